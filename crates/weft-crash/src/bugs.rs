@@ -180,7 +180,7 @@ pub fn script(mutant: Mutant, number: u64) -> Script {
 }
 
 /// Number of the first script, below `scripts`, in which a checker reports the bug that `plant`
-/// plants. Only the checker `only` counts, or all if it is `None`.
+/// plants; `None` if no script shows it. Only the checker `only` counts, or all if it is `None`.
 #[must_use]
 pub fn hunt(
     mutant: Mutant,

@@ -1,4 +1,4 @@
-//! Power cuts: which sectors that are not durable survive on each member.
+//! Power cuts: the choice of the non-durable sectors that survive on each member.
 //!
 //! On each member any subset of the sectors that are not durable survives ([`CutMode::Subset`]), or
 //! all writes before a moment that differs by member ([`CutMode::Ordered`]: a cache that writes

@@ -1,4 +1,4 @@
-//! Excuses: how often a checker accepted content that clients' writes alone do not explain.
+//! Excuses: counts of checks that accepted content which clients' writes alone do not explain.
 //!
 //! A checker cannot fail if its excuse always holds. Each excuse is therefore counted together with
 //! the number of checks, and `sweep fresh` keeps the ratios below limits.

@@ -1,15 +1,15 @@
-//! Faults of simulated members, and which of them the promises cover.
+//! Faults of simulated members, with those that weft's promises cover.
 //!
 //! | Fault | Here | Within the promises |
 //! |---|---|---|
 //! | latent read error (F5) | [`Faults::bad_reads`], until the sector is written | yes |
 //! | sector that cannot be read even after it was written | [`Faults::dead_reads`] | yes: a bad block, or the member fails |
 //! | write error (F9) | [`Faults::bad_writes`], for good | yes, up to the level |
-//! | what a failed write leaves (F1) | [`Faults::tears`]: nothing, a beginning, any part, all | yes |
+//! | remains of a failed write (F1) | [`Faults::tears`]: nothing, a beginning, any part, all | yes |
 //! | member that becomes shorter (F9, F24) | [`Faults::ends_at`] | yes, up to the level |
 //! | member gone (F9) | [`Faults::gone`] | yes, up to the level |
-//! | the k-th operation fails (F9, F10) | [`Faults::schedule`] | yes, up to the level |
-//! | stall (F8) | [`Faults::stalled`]: nothing completes until told | yes |
+//! | failure of the k-th operation (F9, F10) | [`Faults::schedule`] | yes, up to the level |
+//! | stall (F8) | [`Faults::stalled`]: nothing completes until it is cleared | yes |
 //! | flush error (F26) | [`Faults::flush_error`] | yes: the member is failed |
 //! | discard that fails | [`Faults::discards_fail`] | yes: zeros are stored |
 //! | disk full (F19) | [`Faults::no_space`] | yes: not a failed member |

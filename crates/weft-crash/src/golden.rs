@@ -1,7 +1,7 @@
-//! Golden digest: the hash of a set of runs, every output with its time, as it was recorded.
+//! Golden digest: the recorded hash over all outputs, with their times, of a fixed set of runs.
 //!
-//! Every build has to find the recorded digest: the tests compare it in a debug build, and
-//! `sweep fresh` in a release build. After a change of what the engine decides,
+//! Every build has to find the recorded digest: the tests compare it in a debug build, and `sweep
+//! fresh` in a release build. After a change that affects decisions of the engine,
 //! `WEFT_CRASH_UPDATE=1 cargo test -p weft-crash --lib tests::determinism` records it again.
 
 use std::ops::Range;
@@ -16,7 +16,8 @@ pub const RECORDED: &str = include_str!("golden.digest");
 /// Path of the file of [`RECORDED`].
 pub const PATH: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/golden.digest");
 
-/// Profile of the golden runs, with what was generated when the digest was first taken.
+/// Profile of the golden runs, limited to the features that the generator had when the digest was
+/// first recorded.
 pub const PROFILE: Profile = Profile { steps: 50, cuts: 4, more: false, ..Profile::CALM };
 
 /// Seeds of the golden runs.
@@ -32,7 +33,7 @@ pub fn of_seed(seed: u64, profile: Profile) -> Digest {
     script.run().unwrap_or_else(|failure| panic!("{failure}")).digest
 }
 
-/// Digest of all golden runs as this build finds it, in 16 hexadecimal digits.
+/// Digest of all golden runs, computed by this build, in 16 hexadecimal digits.
 #[must_use]
 pub fn found() -> String {
     let mut all = Digest::default();

@@ -12,8 +12,8 @@ use thiserror::Error;
 
 use crate::script::{Failure, Plant, Script, ScriptError};
 
-/// Checkers that watch what clients were promised about data. A script that fails one of them is
-/// mended, not kept open, and no run of fresh seeds passes with one.
+/// Checkers of promises about clients' data. A script that fails one of them must be fixed at once:
+/// it must not stay in `scripts/open/`, and no sweep of fresh seeds passes with such a failure.
 const OF_DATA: [&str; 5] = ["I1 ", "I2 ", "I4 ", "I8 ", "I20 "];
 
 /// First words of the description of a failure that was not investigated yet.
@@ -132,7 +132,7 @@ impl Kept {
         Ok(Self { name: name.to_owned(), story: story.join(" "), fails, script })
     }
 
-    /// File for a new failure that was not investigated yet.
+    /// Stored script for a new failure that was not investigated yet.
     #[must_use]
     pub fn of_failure(failure: &Failure) -> Self {
         let Failure { violation, script, .. } = failure;

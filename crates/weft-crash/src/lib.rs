@@ -1,9 +1,9 @@
 //! The crash simulator of the weft engine: disks, clients, faults and power cuts, from a seed.
 //!
-//! The engine is a state machine without I/O. A [`World`] exposes it to everything that real disks,
-//! clients and power supplies may do, in any order, and judges it by checkers, one for each
-//! promise. Each checker has planted bugs that it must find. Members may take the time of a drive
-//! of `weft-sim` for their requests. No product contains this crate.
+//! The engine is a state machine without I/O. A [`World`] exposes the engine to everything that
+//! real disks, clients and power supplies may do, in any order, and judges it by checkers, one for
+//! each promise. Each checker has planted bugs that it must find. Members may take the time of a
+//! drive of `weft-sim` for their requests. No product contains this crate.
 //!
 //! | Part | File |
 //! |---|---|
@@ -16,7 +16,7 @@
 //! | faults of a member | `faults.rs` |
 //! | power cuts | `crash.rs` |
 //! | values that a client may read | `model/` |
-//! | values that it may read where members disagree (write hole) | `suspects/` |
+//! | values that a client may read where members disagree (write hole) | `suspects/` |
 //! | where the array's sectors lie, as the checkers know it | `array.rs` |
 //! | checkers of the promises | `checker/` |
 //! | random runs and their replay | `script/` |
@@ -43,8 +43,8 @@
 )]
 #![allow(clippy::missing_panics_doc, reason = "a simulation stops at the first violation")]
 
-/// Tests and sweeps take and give back little pieces of memory all the time. With glibc's functions
-/// that is a fifth of what they cost: scripts take a tenth less of the processor with these.
+/// Allocator of tests and sweeps, which allocate and free many small pieces of memory. With glibc's
+/// allocator this is a fifth of their cost; with mimalloc scripts need a tenth less CPU time.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

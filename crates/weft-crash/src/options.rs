@@ -23,7 +23,8 @@ pub struct Options {
     pub layout: Option<u32>,
     /// Size of a chunk.
     pub chunk: Sectors,
-    /// Number of full stripes, which with `chunk` determines the data size of each member.
+    /// Number of full stripes of the array, which with `chunk` determines the data size of each
+    /// member.
     pub full_stripes: u64,
     /// Data size of each member in addition to `full_stripes`, for RAID 0 and linear; zero for
     /// members beyond the list.
@@ -86,7 +87,7 @@ pub struct Options {
     pub drives: Vec<&'static str>,
     /// Whether the checkers run.
     pub checked: bool,
-    /// Whether the promises cover data. They do not if more members are hurt than the level
+    /// Whether the promises cover data. They do not if more members have faults than the level
     /// survives. All checkers still count then until the power is cut or the process crashes. From
     /// then on only I2 and the checkers that do not judge data count, and I2 accepts whatever
     /// members in sync hold as if it had been written.
@@ -95,7 +96,8 @@ pub struct Options {
     pub disks_lie: bool,
     /// Beginning of the name of the only checker that counts; `None` if all count.
     pub only: Option<&'static str>,
-    /// One state in this many is checked for lost wake-ups, which is expensive.
+    /// Sampling rate of the check for lost wake-ups, which is expensive: one state in this many is
+    /// checked.
     pub lost_work_every: u64,
     /// Whether requests and completions are recorded in [`crate::World::log`].
     pub logged: bool,

@@ -40,7 +40,7 @@ pub enum PayloadMode {
 /// Bytes of a tag, which represents a sector.
 pub const TAG_BYTES: usize = 16;
 
-/// An operation that needs payload, as the error of a world without it.
+/// Operations that need payload: the error of a world without payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("{self:?} looks at payload, and this world has none: give it PayloadMode::Tags or Bytes")]
 pub enum NeedsPayload {

@@ -82,7 +82,7 @@ impl Rig {
         Self { world: World::new(options), order: Order::Fifo, last: None }.checked()
     }
 
-    /// A new rig with the options of this one, changed.
+    /// A new rig with the options of this one, after `change` was applied to them.
     #[must_use]
     pub fn with(self, change: impl FnOnce(&mut Options)) -> Self {
         let mut options = self.world.options;
@@ -168,8 +168,8 @@ impl Rig {
 
     // --- requests that wait ---------------------------------------------------------------------
 
-    /// Writes a block that is filled with a byte, waits until all requests are answered, and
-    /// returns the rig.
+    /// Writes a block filled with a byte, waits until all requests are answered, and returns the
+    /// rig, so that calls can be chained.
     #[must_use]
     pub fn written(mut self, block: u64, byte: u8) -> Self {
         self.write(block, byte);
@@ -177,7 +177,7 @@ impl Rig {
         self
     }
 
-    /// Flushes, waits for success, and returns the rig.
+    /// Flushes, waits for success, and returns the rig, so that calls can be chained.
     #[must_use]
     pub fn flushed(mut self) -> Self {
         let ticket = self.flush();
@@ -332,15 +332,15 @@ impl Rig {
         self
     }
 
-    /// Outstanding requests of one disk.
+    /// Tokens of the outstanding requests of one disk.
     #[must_use]
     pub fn outstanding_of(&self, disk: usize) -> Vec<Token> {
         let of_disk = self.outstanding().filter(|(_, request)| request.disk == Some(disk));
         of_disk.map(|(token, _)| token).collect()
     }
 
-    /// Completes requests of the other disks until `disk` has `count` requests outstanding, which
-    /// it returns.
+    /// Completes requests of the other disks until `disk` has `count` requests outstanding. Returns
+    /// the tokens of these.
     ///
     /// # Panics
     /// Panics if no other request is outstanding before that.
@@ -450,7 +450,7 @@ impl Rig {
         self
     }
 
-    /// Panics with the violation if a checker found one.
+    /// Panics with the violation if a checker has reported one.
     pub fn must(&self) {
         if let Some(violation) = self.world.failure() {
             panic!("{violation}\n{:?}", self.world.options);

@@ -5,8 +5,8 @@
 //! until the engine asks to be woken. A *walk* makes one choice after the other until no event is
 //! left. Each further walk starts at a random state of an earlier walk that has a choice left, so
 //! every walk is another order of events. Some of the states on the walks are picked, no two of
-//! which have the same fingerprint ([`World::cut_fingerprints`]). In each of these the power is cut
-//! several times, and each time another part of the content that is not durable survives. Some cuts
+//! them with the same fingerprint ([`World::cut_fingerprints`]). In each picked state the power is
+//! cut several times, and each time another part of the non-durable content survives. Some cuts
 //! also lose a member, some are followed by another cut during recovery, and some only crash the
 //! process.
 //!
@@ -96,7 +96,7 @@ pub struct Search {
     pub wrongly_alike: u64,
 }
 
-/// An event that may happen next on a walk.
+/// Event that may happen next on a walk.
 #[derive(Clone, Copy, Debug)]
 enum Choice {
     /// The next operation of the script is issued.
@@ -440,7 +440,8 @@ pub fn begin(mut options: Options, start: Start) -> World {
     world
 }
 
-/// Settings of knobs, each with a name: most change one of md's defaults, the last has weft's own.
+/// Settings of knobs, each with a name: most settings change one of md's defaults, and the last one
+/// has weft's own defaults.
 #[must_use]
 pub fn policies() -> Vec<(&'static str, Knobs)> {
     let with = |settings: &[(&str, &str)]| {

@@ -5,8 +5,8 @@
 
 use crate::script::{Failure, Plant, Script};
 
-/// Returns the shortest failing script found within `attempts` runs. Each engine that starts is
-/// passed to `plant`, which may plant a bug.
+/// Returns the shortest failing script found within `attempts` runs, with its failure. `plant` is
+/// called for each engine that starts, and may plant a bug.
 #[must_use]
 pub fn shrink(failure: &Failure, plant: Plant<'_>, attempts: usize) -> Failure {
     let mut best = failure.clone();

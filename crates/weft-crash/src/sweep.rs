@@ -1,11 +1,11 @@
 //! Sweeps: many seeds of every kind of run, on all CPUs, with counts of what was simulated.
 //!
-//! Each piece of work depends only on its number. Its kinds are: seeds of a [`Profile`]; the small
-//! scope of one array ([`crate::scope`]); steady load, which is thousands of requests without a
-//! fault, many at a time, on an array that is large enough for them to spread; such load with
-//! members that fail and are rebuilt; and silent faults, which a check must count. [`run`] carries
-//! out a list of work on all CPUs and sums the counts. The order of the work does not change the
-//! result.
+//! Each piece of work is determined by its kind and its number. The kinds are: seeds of a
+//! [`Profile`]; the small scope of one array ([`crate::scope`]); steady load, which is thousands of
+//! requests without a fault, many at a time, on an array that is large enough for them to spread;
+//! such load with members that fail and are rebuilt; and silent faults, which a check must count.
+//! [`run`] carries out a list of work on all CPUs and sums the counts. The order of the work does
+//! not change the result.
 
 mod faulty;
 mod features;
@@ -146,7 +146,7 @@ pub fn fresh_failures_max(scripts: u64) -> u64 {
 
 impl Work {
     /// Work for the `seeds` seeds from `first` on under each profile, and for a twenty-fifth as
-    /// many numbers of each other kind. A load takes as much of the processor as a hundred scripts.
+    /// many numbers of each other kind. A load takes as much CPU time as a hundred scripts.
     #[must_use]
     pub fn of_sweep(first: u64, seeds: u64) -> Vec<Self> {
         let numbers = first..first + seeds;
@@ -464,7 +464,7 @@ fn steady(number: u64, straight: bool) -> Result<Totals, String> {
 }
 
 const REPLAY: &str = "replay: cargo run --release -p weft-crash --example sweep -- replay";
-/// Limits on the search of one small scope, which runs up to 56 of the possible scripts.
+/// Limits on the search of one small scope: up to 56 of its possible scripts are run.
 const SCOPE_BUDGET: Budget = Budget { operations: 2, scripts: 56, walks: 6, states: 6, cuts: 2 };
 /// Number of requests of a steady load.
 const STEADY_REQUESTS: u64 = 20_000;

@@ -5,5 +5,6 @@ use weft_units::VolumeId;
 /// Number of the volume that is the array.
 pub const ARRAY: VolumeId = VolumeId(0);
 
-/// Number of the bare volume, which is a disk served unchanged beside the array.
+/// Number of the volume beside the array: a bare volume, which is a disk served unchanged, or a
+/// second array.
 pub const BARE: VolumeId = VolumeId(1);

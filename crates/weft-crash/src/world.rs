@@ -126,7 +126,7 @@ pub struct World {
     pub disks: Vec<Disk>,
     disk_of: Vec<usize>,
     pub(crate) engine: Option<Engine>,
-    /// Whether the engine received an input since it last ran.
+    /// Whether the engine has received an input since it last ran.
     pub(crate) plugged: bool,
     memory: Memory,
     service: Service,

@@ -33,7 +33,7 @@ pub struct Acknowledge {
     flushes: BTreeMap<Token, (usize, u64)>,
     /// The last write of each sector, by disk and absolute sector.
     stored: BTreeMap<(usize, u64), Stored>,
-    /// By disk: writes that completed before this time are durable.
+    /// By disk: time before which every completed write is durable.
     durable: BTreeMap<usize, u64>,
     /// By disk: time of the last completion that an acknowledged write relies on.
     relied_on: BTreeMap<usize, u64>,

@@ -35,7 +35,7 @@ pub struct Scrub {
     pub wrong: BTreeSet<u64>,
 }
 
-/// Content of the media that is checked.
+/// Version of the media's content that is checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bytes {
     /// Bytes that would survive the worst power cut.
@@ -68,7 +68,7 @@ pub fn scrub(
     scrub
 }
 
-/// The media of an array that has enough members in sync to compare parity or copies.
+/// Media of an array with enough members in sync to compare parity or copies.
 pub(super) struct Media<'a> {
     disks: &'a [Disk],
     array: &'a Array,

@@ -125,7 +125,7 @@ impl Record {
         self.supers.get(disk)?.as_ref()
     }
 
-    /// Forgets the superblocks of disks, which are of another array.
+    /// Forgets the superblocks of the given disks, which belong to another array.
     pub fn leave_out(&mut self, disks: std::ops::Range<usize>) {
         let supers = self.supers.iter().enumerate();
         let kept = |(disk, sb): (usize, &Option<Arc<Parsed>>)| {

@@ -1,5 +1,5 @@
-//! Checker I10, single flight: outstanding writes to a member do not overlap, and an outstanding
-//! operation shares its frames with no writer.
+//! Checker I10, single flight: outstanding writes to a member do not overlap, and no frame of an
+//! outstanding operation is written by another one.
 //!
 //! A frame that an outstanding operation reads or writes is neither written by another operation
 //! nor given back to the driver. The frame of zeros is never written.

@@ -1,4 +1,4 @@
-//! Power cut and process crash of a simulated member: which of its requests take effect.
+//! Power cut and process crash of a simulated member: the choice of the requests that take effect.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! Versions of one sector in the model: its possible contents, and which of them a read may return.
+//! Versions of one sector in the model: its possible contents, and those that a read may return.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -213,7 +213,7 @@ impl Cell {
         number <= self.durable_floor && version.acknowledged.is_some() && !volatile
     }
 
-    /// Drops versions that no read may return any longer. While parts of writes may be mixed, a
+    /// Drops versions that reads may no longer return. While parts of writes may be mixed, a
     /// version is dropped only once the next version, or a later write of the whole sector, is
     /// acknowledged and durable: each part may be stored without the parts before it.
     pub(super) fn prune(&mut self) {
@@ -382,17 +382,18 @@ impl Cell {
         Ok(())
     }
 
-    /// Allows a failed version to disappear although a read has returned it: reads may again return
-    /// the last version before it that did not fail.
+    /// Allows failed versions to disappear although a read has returned them: reads may again
+    /// return the last version that did not fail before such a version.
     pub(super) fn forget_failed(&mut self) {
         let seen = self.versions.iter().take((self.read_floor + 1 - self.first) as usize);
         let failed = seen.rev().take_while(|version| version.failed).count() as u64;
         self.read_floor = self.read_floor.saturating_sub(failed).max(self.first);
     }
 
-    /// Reason why `bytes` may be the content when writes of parts were in flight together: each
-    /// version, in order, takes effect as a whole or not at all, and versions acknowledged up to
-    /// the count `acknowledged` do take effect. `None` if no combination gives `bytes`.
+    /// Reason why `bytes` may be content of the sector after writes of parts were in flight
+    /// together: each version, in order, takes effect as a whole or not at all, and versions
+    /// acknowledged up to the count `acknowledged` do take effect. `None` if no combination gives
+    /// `bytes`.
     pub(super) fn mixes(
         &self,
         acknowledged: u64,

@@ -98,7 +98,7 @@ pub struct ReadMark {
     reconstructed: u64,
 }
 
-/// Reason why a content is allowed.
+/// Reason why the model allows a content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Why {
     /// A client wrote the content.

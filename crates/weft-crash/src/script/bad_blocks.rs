@@ -1,9 +1,9 @@
 //! Generator of scripts that rebuild a member while others cannot be read everywhere.
 //!
-//! Some sectors of the members that are left become unreadable, each on as many members as it takes
-//! to lose a block of the row. A member is then replaced. Its recovery records bad blocks and ends;
-//! clients write over some of them; the array is stopped and started, and members return. The
-//! generator has a random stream of its own.
+//! Some sectors become unreadable on so many of the remaining members that the stripe loses a
+//! block. A member is then replaced. Its recovery records bad blocks and ends; clients write over
+//! some of them; the array is stopped and started, and members return. The generator has a random
+//! stream of its own.
 
 use weft_engine::{Flags, RequestOp, SyncAction};
 
@@ -58,8 +58,8 @@ impl Draw {
         }
     }
 
-    /// Adds steps that make a sector, or a whole block, unreadable on so many members that a row
-    /// lacks data once the member `replaced` is gone too.
+    /// Adds steps that make a sector, or a whole block, unreadable on so many members that the
+    /// stripe lacks data once the member `replaced` is gone too.
     fn loses_a_block(&mut self, replaced: usize, steps: &mut Vec<ScriptStep>) {
         let mut others: Vec<usize> = (0..self.members).filter(|disk| *disk != replaced).collect();
         let lost = if self.options.level.has_parity() { self.parities } else { others.len() };
@@ -81,5 +81,5 @@ impl Draw {
     }
 }
 
-/// Number of bytes of the array that are written first.
+/// Number of bytes at the start of the array that are written before the rebuild.
 const FILLED_MAX: u64 = 512 << 10;

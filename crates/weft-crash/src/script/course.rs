@@ -29,7 +29,7 @@ pub(super) struct Course<'a> {
     away: Vec<usize>,
     /// Disks that were absent at the last start.
     absent: Vec<usize>,
-    /// Disks of the array that faults were planted in.
+    /// Disks of the array that have had a planted fault.
     hurt: BTreeSet<usize>,
     /// Disks that were re-added.
     re_added: BTreeSet<usize>,
@@ -94,7 +94,8 @@ impl<'a> Course<'a> {
         Ok(report)
     }
 
-    /// Carries out one step. Faults and the steps that end an engine have functions of their own.
+    /// Carries out one step. Steps that plant faults and steps that end an engine have functions of
+    /// their own.
     fn step(&mut self, step: ScriptStep) -> Result<(), Violation> {
         let (script, world) = (self.script, &mut self.world);
         match step {
@@ -259,8 +260,8 @@ impl<'a> Course<'a> {
         self.report.rebuilt_beside = u64::from(both && volume.sync_action == SyncAction::Recover);
     }
 
-    /// Ends the run if torn superblocks made the array lose more members than it survives: nothing
-    /// is promised then.
+    /// Ends the run if torn superblocks made the array lose more members than the level survives:
+    /// nothing is promised then.
     fn give_up(&mut self) {
         if self.script.assembles && self.world.is_running() && self.lost_too_many() {
             self.world.coverage.given_up += 1;
@@ -268,8 +269,8 @@ impl<'a> Course<'a> {
         }
     }
 
-    /// Whether a power cut tore superblocks on so many members that, with the hurt ones, the array
-    /// lost more than it survives.
+    /// Whether a power cut tore superblocks of so many members that these, together with the
+    /// members that had faults, are more than the array can lose.
     fn lost_too_many(&self) -> bool {
         let torn = self.world.torn_out();
         let lost = || self.hurt.union(&torn).copied().collect();
@@ -352,8 +353,8 @@ impl<'a> Course<'a> {
         Ok(())
     }
 
-    /// Makes the disks present again that were absent at the last start, and takes away those that
-    /// are absent at this one.
+    /// Makes the disks that were absent at the last start present again, and removes those that are
+    /// to be absent at this one.
     fn come_and_go(&mut self) {
         if self.absent.is_empty() && self.away.is_empty() {
             return;
@@ -511,7 +512,7 @@ fn administer(world: &mut World, verb: Verb) {
     world.settle();
 }
 
-/// Changes a knob of one disk's queue, or adds or removes the bitmap.
+/// Carries out a step that changes a knob of one disk's queue, or that adds or removes the bitmap.
 fn change(world: &mut World, step: ScriptStep) {
     match step {
         ScriptStep::SetQueue(disk, name, value) if disk < world.disks.len() => {
@@ -527,7 +528,8 @@ fn change(world: &mut World, step: ScriptStep) {
     world.settle();
 }
 
-/// Plants a fault of a disk, or ends a fault that the step toggles.
+/// Carries out a step that plants a fault of a disk, or that ends the fault if the step toggles it
+/// and the disk has it already.
 fn fault(world: &mut World, step: ScriptStep) {
     let first = |disk: usize| world.array.data_offset[disk].0;
     match step {

@@ -293,8 +293,8 @@ impl Draw {
         }
     }
 
-    /// Adds steps that fail members, in random order. A member is passed over if the array could
-    /// not do without it, and otherwise in one of ten cases.
+    /// Adds steps that fail members, in random order. A member that the array cannot lose is passed
+    /// over, and of the others one in ten.
     fn lose_all_but_the_last(&mut self, steps: &mut Vec<ScriptStep>) {
         let mut disks: Vec<usize> = (0..self.members).collect();
         while !disks.is_empty() {
@@ -311,8 +311,8 @@ impl Draw {
         }
     }
 
-    /// Adds, at random, a fault of a member that is left: from then on all of its flushes fail, or
-    /// a read and the operation that follows it fail.
+    /// Adds, at random, a fault of a member that is left: either all of its flushes fail from then
+    /// on, or a read and the operation that follows it fail.
     fn before_on_the_last_copy(&mut self, steps: &mut Vec<ScriptStep>) {
         let left: Vec<usize> = (0..self.members).filter(|disk| !self.hurt.contains(disk)).collect();
         let disk = self.last.pick(&left);

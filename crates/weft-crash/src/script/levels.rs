@@ -1,7 +1,7 @@
 //! Levels of the arrays that are drawn: a level is drawn as often as a list names it.
 //!
-//! Seeds keep their meaning only while the lists stay as they are. What a level needs beside its
-//! place in a list, such as members and layouts, is read from its row of
+//! Seeds keep their meaning only while the lists stay as they are. All other properties of a level,
+//! such as numbers of members and layouts, are read from its row of
 //! [`LEVELS`](weft_ondisk::LEVELS).
 
 use weft_ondisk::Level;
@@ -22,7 +22,7 @@ pub(crate) const STRAIGHT: [Level; 6] =
 pub(crate) const MIRRORS: [Level; 5] =
     [Level::Raid1, Level::Raid1, Level::Raid10, Level::Raid10, Level::Raid10];
 
-/// Levels of which an array can lose two members.
+/// Levels in which an array can lose two members, given enough members.
 pub(crate) const LOSE_TWO: [Level; 5] =
     [Level::Raid1, Level::Raid1, Level::Raid10, Level::Raid10, Level::Raid6];
 

@@ -135,7 +135,7 @@ mod tests {
 
     use super::*;
 
-    /// Whether a knob has values to draw, or else a reason why it has none.
+    /// Whether a knob has values to draw or a reason why it has none, and not both.
     fn is_settled(draws: &Draws) -> bool {
         let values = Draws { unlisted: "", ..*draws };
         (values == Draws::NONE) != draws.unlisted.is_empty()
@@ -151,8 +151,8 @@ mod tests {
         assert!(!is_settled(&Draws { mixed, unlisted, ..Draws::NONE }), "both");
     }
 
-    /// Words of a knob that no list has, though the knob is drawn. Words of former kernels count as
-    /// drawn.
+    /// Words in the range of a drawn knob that no list contains. Words that select policies of
+    /// former kernels are left out of `range` and count as drawn.
     fn words_not_drawn(name: &str, range: &str, draws: &Draws) -> Vec<String> {
         let lists = [draws.start, draws.steps, draws.queues, draws.mixed, draws.one_queue];
         let drawn = lists.concat();

@@ -1,8 +1,9 @@
 //! Generator of features that no other profile combines.
 //!
-//! The features are bitmaps beside schedulers and caches, every knob at run time, every flush rule,
-//! knobs of a single member's queue, bitmaps that are added and removed, far sets of RAID 10,
-//! clients of different classes, and mirrors that are long enough for a recovery to have a middle.
+//! The features are bitmaps beside schedulers and caches, changes of every knob at run time, every
+//! flush rule, knobs of a single member's queue, bitmaps that are added and removed, far sets of
+//! RAID 10, clients of different classes, and mirrors so long that a power cut can hit the middle
+//! of a recovery.
 //!
 //! The generator has a random stream of its own and runs after all others, so that seeds of other
 //! profiles keep their meaning.

@@ -51,8 +51,9 @@ impl Draw {
         steps.push(ScriptStep::Finish);
     }
 
-    /// Adds writes of a few adjacent pages, of which the cache keeps all but one, and a flush.
-    /// `fails` is the step with which a part of the run fails.
+    /// Adds a write of a few adjacent pages, which the cache keeps, a FUA write of a page in their
+    /// middle, so that the run of dirty pages has several parts, and a flush. `fails` is the step
+    /// that makes a part of the run fail.
     fn in_parts(
         &mut self,
         volume: VolumeId,

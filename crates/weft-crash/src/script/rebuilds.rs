@@ -6,8 +6,8 @@
 //! recovery has a middle, with some units done, some in flight and some left. The generator has a
 //! random stream of its own.
 //!
-//! Of arrays with a bitmap, one of the two members in half of the scripts is re-added by the
-//! bitmap, and a fresh one, which has to be copied as a whole, is rebuilt beside it.
+//! If the array has a bitmap, in half of the scripts one of the two members is re-added by the
+//! bitmap, while the other one is fresh and has to be copied as a whole.
 
 use weft_engine::SyncAction;
 use weft_engine::{Flags, RequestOp};

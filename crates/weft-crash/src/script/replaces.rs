@@ -1,8 +1,8 @@
 //! Generator of scripts in which members are replaced while they work.
 //!
-//! Clients write while the rest is copied to a spare. Meanwhile the member that is replaced cannot
-//! be read everywhere, or it, its replacement or another member fails; the array is stopped, the
-//! power is cut or the process crashes. The generator has a random stream of its own.
+//! Clients write while the member is copied to a spare. Meanwhile the member that is replaced
+//! cannot be read everywhere, or it, its replacement or another member fails; the array is stopped,
+//! the power is cut or the process crashes. The generator has a random stream of its own.
 
 use weft_engine::Fault;
 use weft_units::rng::Rng;
@@ -75,8 +75,9 @@ impl Draw {
         }
     }
 
-    /// Adds steps that make sectors of the member unreadable. Without cuts, it is at times also so
-    /// many other members that nothing gives their data, which its replacement then records.
+    /// Adds steps that make sectors of the member `disk` unreadable. In scripts without power cuts,
+    /// the same sectors may become unreadable on so many other members that their data is lost,
+    /// which the replacement then records as bad blocks.
     fn cannot_be_read(&mut self, disk: usize, steps: &mut Vec<ScriptStep>) {
         for _ in 0..1 + self.replaces.below(3) {
             let column = self.replaces.below(self.columns);

@@ -2,8 +2,8 @@
 //!
 //! Clients continue meanwhile, and may receive errors for lack of space. Once there is space again
 //! these errors must end: within [`NOTICED_WITHIN`] every write and flush succeeds, and the volume
-//! reports that it has space. No member was failed, because the lack was shorter than
-//! `no_space_wait`, which counts from the start of this lack and not of an earlier one.
+//! reports that it has space. No member may fail, because the lack was shorter than
+//! `no_space_wait`, which counts anew for each lack of space.
 
 use weft_engine::{Flags, MemberState, ReplyError, RequestOp};
 use weft_units::{ByteRange, Span};
@@ -12,7 +12,8 @@ use crate::model::Payload;
 use crate::violation::Violation;
 use crate::world::{PROBER, Ticket, World};
 
-/// Takes the space of `count` disks from `first` on for some seconds, and checks what follows.
+/// Makes `count` disks from `first` on lack space for some seconds, and checks the volume during
+/// this time and after it.
 pub(super) fn lack(world: &mut World, first: usize, count: usize, seconds: u64) {
     let members = world.disks.len();
     let full: Vec<usize> = (first..first + count).map(|disk| disk % members).collect();
@@ -72,7 +73,8 @@ fn set_space(world: &mut World, full: &[usize], space: bool) {
     full.iter().for_each(|disk| world.disks[*disk].faults.no_space = !space);
 }
 
-/// Issues a client's write to a block that changes with `turn`, and occasionally a flush.
+/// Issues a client's write to a block that depends on `turn`, and occasionally a flush. Returns the
+/// tickets.
 fn ask(world: &mut World, turn: u64) -> Vec<Ticket> {
     let blocks = world.size() / BLOCK;
     let range = ByteRange::new(turn * 37 % blocks * BLOCK, BLOCK);

@@ -33,8 +33,8 @@ pub enum ScriptStep {
     Bitmap(Option<u64>),
     /// The power is cut. After a restart everything is read.
     Cut(CutMode),
-    /// The power is cut. Soon after a restart it is cut again, or an administrator stops the array.
-    /// After another restart everything is read.
+    /// The power is cut. Soon after the restart it is cut again, or an administrator stops the
+    /// array. After another restart everything is read.
     CutAgain {
         /// Rule that decides what survives each cut.
         mode: CutMode,
@@ -133,7 +133,7 @@ pub enum ScriptStep {
         /// Sectors that are left on the disk.
         sectors: u64,
     },
-    /// Time passes, in milliseconds, with all completions and timers in it.
+    /// Time passes, in milliseconds; requests complete and timers fire meanwhile.
     Sleep(u64),
     /// This many member requests or computations complete.
     Steps(u32),
@@ -146,8 +146,8 @@ pub enum ScriptStep {
     Stopped,
     /// An administrator starts or stops a resync, recovery, check or repair.
     Sync(SyncAction),
-    /// Time passes, in milliseconds, without completions: timers fire, and the requests that they
-    /// start stay outstanding.
+    /// Time passes, in milliseconds, without completions: timers fire, but requests that they start
+    /// stay outstanding.
     Wait(u64),
 }
 
@@ -210,8 +210,8 @@ pub struct Profile {
     /// read, so that blocks of it are recorded as bad. These steps have a random stream of their
     /// own.
     pub bad_blocks: bool,
-    /// Whether the script starts with members that are replaced while they work, with faults and
-    /// ends in the middle. These steps have a random stream of their own.
+    /// Whether the script starts with members that are replaced while they work, with faults, cuts
+    /// and crashes in the middle. These steps have a random stream of their own.
     pub replaces: bool,
     /// Whether members fail until the array cannot lose another one. Then flushes and superblock
     /// writes of the remaining members fail, and occasionally their reads. These steps have a
@@ -414,7 +414,7 @@ impl Profile {
 
     /// Profiles of members that are replaced while they work: with parity, then mirrors; then both
     /// with a bitmap; then both with schedulers, faults and administrators' commands; then both
-    /// with sectors that nothing gives.
+    /// with sectors that no member can supply.
     pub const REPLACES: [Self; 8] = [
         Self::CALM.replaces("replaces"),
         Self::CALM.straight("").replaces("straight-replaces"),

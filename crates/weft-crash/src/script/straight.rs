@@ -1,4 +1,5 @@
-//! Generator of arrays without parity: RAID 0, 1, 10 and linear, with all layouts and members.
+//! Generator of arrays without parity: RAID 0, 1, 10 and linear, with all layouts and numbers of
+//! members.
 //!
 //! The options drawn for an array with parity are kept, knobs included; only its shape is replaced,
 //! from a random stream of its own. RAID 0 and linear have members of unequal size and no
@@ -42,7 +43,8 @@ pub(super) fn draw_mirrors(rng: &mut Rng, options: &Options) -> u32 {
     rng.pick(&layouts)
 }
 
-/// No members in half of the cases, otherwise each member with a probability of one half.
+/// A random set of members: empty in half of the cases, otherwise each member with a probability of
+/// one half.
 pub(super) fn some_members(rng: &mut Rng, members: usize) -> Vec<usize> {
     let draws = rng.percent(50);
     (0..members).filter(|_| draws && rng.percent(50)).collect()

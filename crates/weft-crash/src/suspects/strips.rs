@@ -166,9 +166,9 @@ pub(super) fn data_slots(placement: &Placement, members: u16) -> Vec<Slot> {
     (0..members).map(Slot).filter(|slot| placement.data_index(*slot).is_some()).collect()
 }
 
-/// The given syndromes, and those that may result when one parity is rewritten, or when the data of
-/// one slot is reconstructed and rewritten. Without a Q, only the given ones; with a Q, syndromes
-/// of zero are left out.
+/// Returns the given syndromes, and those that may result when one parity is rewritten, or when the
+/// data of one slot is reconstructed and rewritten. Without a Q, only the given ones are returned;
+/// with a Q, syndromes of zero are left out.
 pub(super) fn closure(
     placement: &Placement,
     members: u16,

@@ -1,8 +1,8 @@
-//! Features of scripts, and how often two of them are combined.
+//! Features of scripts, and counts of the scripts that combine two of them.
 //!
 //! Bugs hide where features are combined: a sweep that draws two features often but never together
-//! does not test their combination. Scripts are therefore counted by the pairs that they combine,
-//! and `sweep fresh` requires a minimum for each of [`PAIRS`].
+//! does not test their combination. Scripts are therefore counted by the pairs of features that
+//! they combine, and `sweep fresh` requires a minimum for each of [`PAIRS`].
 
 use weft_engine::knobs::{FlushRule, SchedulerKind};
 use weft_ondisk::Redundancy;

@@ -1,9 +1,10 @@
 //! Silent faults: lost and misdirected writes, and regions with old content.
 //!
-//! They are beyond the promises, because md keeps no checksums of data. But `check` must count
-//! every stripe in which data and parity disagree, and on RAID 6 name the wrong member. (The member
-//! is compared with the one that `weft-parity` computes here from the media.) `correct` then
-//! restores the wrong strips, and must leave a stripe alone in which two strips are wrong.
+//! Silent faults are beyond weft's promises, because md keeps no checksums of data. However,
+//! `check` must count every stripe in which data and parity disagree, and on RAID 6 name the wrong
+//! member. (The member is compared with the one that `weft-parity` computes here from the media.)
+//! `correct` then restores the wrong strips, and must leave a stripe alone in which two strips are
+//! wrong.
 
 use std::collections::BTreeMap;
 
@@ -47,9 +48,9 @@ sums!(Silent: lost, elsewhere, other_member, stale, counted, located, corrected,
 /// Sectors of a stripe on each member.
 const STRIPE_SECTORS: u64 = 8;
 
-/// Writes an array twice, plants silent faults, each in stripes of its own, and verifies that a
-/// check finds them. A planted fault leaves the disks as a lost, misdirected or stale write of the
-/// second time would.
+/// Writes an array twice, plants silent faults, each in other stripes, and verifies that a check
+/// finds them. A planted fault leaves the disks as if a write of the second pass had been lost,
+/// misdirected or overwritten with older content.
 pub(super) fn silent(number: u64) -> Result<Totals, String> {
     let mut rng = Rng::new(number ^ 0x51_1e47);
     let level = rng.pick(&levels::PARITY_LOCATED);
@@ -160,8 +161,8 @@ fn correct(
     Ok(())
 }
 
-/// Verifies that a check counts every wrong stripe, and on RAID 6 names the wrong disk. `wrong` has
-/// that disk by the first column of the stripe.
+/// Verifies that a check counts every wrong stripe, and on RAID 6 names the wrong disk. `wrong`
+/// maps the first column of each wrong stripe to that disk.
 fn found(
     world: &mut World,
     wrong: &BTreeMap<u64, usize>,

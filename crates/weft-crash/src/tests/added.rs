@@ -67,7 +67,7 @@ fn run(script: &Script) {
     assert!(report.coverage.points == 1 && report.requests >= 4, "{report:?}");
 }
 
-/// Every position of RAID 1, with the cut modes and orders in turn.
+/// Every step of a superblock update on RAID 1, with the cut modes and orders in turn.
 #[test]
 fn a_member_that_comes_at_any_step_of_an_update_of_a_mirror_is_told_after_its_bitmap() {
     let mut ran = 0;
@@ -85,7 +85,7 @@ fn a_member_that_comes_at_any_step_of_an_update_of_a_mirror_is_told_after_its_bi
     assert_eq!(ran, 2016);
 }
 
-/// A sample of the other levels, half of them with a write-back cache.
+/// A sample of the steps of an update on the other levels, half of them with a write-back cache.
 #[test]
 fn the_same_of_other_levels() {
     let mut ran = 0;

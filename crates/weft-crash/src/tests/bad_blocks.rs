@@ -1,5 +1,5 @@
-//! Tests of the bad-block log: what a recovery and what members in sync record, what readers get,
-//! and what clears it.
+//! Tests of the bad-block log: entries that recoveries and members in sync record, results of
+//! reads, and the ways in which entries are cleared.
 
 use weft_engine::{MemberState, ReplyError, SyncAction, assemble};
 use weft_ondisk::{BadBlocks, Features, Level};
@@ -21,7 +21,7 @@ fn raid5() -> Rig {
     rig
 }
 
-/// Sector of a disk of its data sector `sector`.
+/// Absolute sector on a disk of its data sector `sector`.
 fn at(rig: &Rig, disk: usize, sector: u64) -> u64 {
     rig.array.data_offset[disk].0 + sector
 }

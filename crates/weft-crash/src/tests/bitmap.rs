@@ -1,4 +1,5 @@
-//! Tests of the write-intent bitmap: when bits are set and cleared, and what is copied for them.
+//! Tests of the write-intent bitmap: the times at which bits are set and cleared, and the copies
+//! made for them.
 
 use std::collections::BTreeSet;
 
@@ -53,7 +54,7 @@ fn synced(rig: &Rig) -> (u64, usize) {
     (rig.volume().sync_stripes, rig.volume().degraded)
 }
 
-/// Stripes of 4 KiB in a chunk of the bitmap.
+/// Number of stripes of 4 KiB in a chunk of the bitmap.
 const STRIPES: u64 = CHUNK / BLOCK;
 
 #[test]
@@ -87,7 +88,7 @@ fn statement_31_bits_are_durable_before_data_and_are_cleared_late() {
     assert_eq!(bitmap(&rig, 0).header.events, superblock(&rig, 0).events());
 }
 
-/// All writes that wait for their bits are served by the next page write.
+/// All writes that wait for their bits are served by the next write of a bitmap page.
 #[test]
 fn one_page_write_serves_all_that_wait() {
     let mut rig = raid5();
@@ -357,8 +358,8 @@ fn writes_during_a_partial_recovery_reach_the_member() {
     rig.verify();
 }
 
-/// One survivor has lost its bits, the other one has them: what the returning member misses is
-/// copied.
+/// One survivor has lost its bits and the other one has them: a returning member gets everything
+/// that it misses.
 #[test]
 fn bits_that_one_survivor_lost_are_those_of_the_other() {
     for loses in [0, 2] {
@@ -382,7 +383,7 @@ fn bits_that_one_survivor_lost_are_those_of_the_other() {
     }
 }
 
-/// A page write that fails is repeated once; then its member fails.
+/// A write of a bitmap page that fails is repeated once; then its member fails.
 #[test]
 fn a_page_that_fails_is_written_again() {
     for (times, degraded) in [(1, 0), (2, 1)] {
@@ -398,7 +399,7 @@ fn a_page_that_fails_is_written_again() {
     }
 }
 
-/// A page write without space is repeated a second later, and no member fails.
+/// A write of a bitmap page that finds no space is repeated a second later, and no member fails.
 #[test]
 fn a_page_without_space_waits_for_it() {
     let mut rig = raid5();

@@ -40,7 +40,7 @@ fn bits(rig: &Rig, members: usize) -> Vec<Option<u64>> {
     (0..members).map(|disk| bitmap(rig, disk).map(set)).collect()
 }
 
-/// First byte of the array in a chunk of the bitmap.
+/// First byte of the array in chunk `number` of the bitmap.
 fn chunk(rig: &Rig, number: u64) -> u64 {
     number * CHUNK * rig.array.layout.parity().map_or(1, |it| u64::from(it.data_members()))
 }
@@ -232,7 +232,8 @@ fn a_member_that_fails_during_a_change() {
     assert!(failed > 12, "{failed} members failed");
 }
 
-/// A page that finds no space is written again later, and no superblock names the bitmap before.
+/// A page of the bitmap that finds no space is written again later, and no superblock names the
+/// bitmap before that.
 #[test]
 fn a_bitmap_that_finds_no_space_waits_for_it() {
     let mut rig = raid5();

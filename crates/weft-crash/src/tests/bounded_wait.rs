@@ -26,7 +26,8 @@ struct Starved {
     found: Option<&'static str>,
     waited: Option<Span>,
     others: u64,
-    /// Bytes of the other requests that were answered before it, or of all of them if it was not.
+    /// Bytes of other requests that were answered before this block, or of all of them if the block
+    /// was not answered.
     passed: u64,
 }
 
@@ -84,8 +85,8 @@ fn starve_for(
     Starved { found, waited, others: answered, passed }
 }
 
-/// All rules that decide how long a stripe waits. With each of them the stripe is held, or could
-/// be.
+/// Rules that decide how long a stripe waits. Under each of them the stripe of [`starve`] is held,
+/// or could be.
 fn rules() -> Vec<Knobs> {
     let mut all = Vec::new();
     let base = Knobs { stripe_cache_size: 32, writes: Writes::Gather, ..Knobs::md() };
@@ -155,8 +156,8 @@ fn a_wait_without_an_end_is_found_by_i19_and_by_nobody_else() {
     assert!(seen >= 3, "{seen}");
 }
 
-/// Stripes of a small cache, of 12 KiB each; `PASSED_MAX` is what may be written before a stripe
-/// that waits is handled.
+/// Number of stripes in a small cache; each has 12 KiB. `PASSED_MAX` is the number of bytes that
+/// may be written before a waiting stripe is handled.
 const FEW: u32 = 17;
 const PASSED_MAX: u64 = CACHES_PASSED_MAX * FEW as u64 * 12 * 1024;
 
@@ -171,8 +172,8 @@ fn patient() -> Vec<Knobs> {
     rules().into_iter().map(few).filter(starves).collect()
 }
 
-/// Duration of a load that writes in a third of it as much as may pass a stripe, and in all of it
-/// as much as I19 allows; the bound in time is far away.
+/// Duration of a load that writes as many bytes as may pass a stripe in a third of this time, and
+/// as many as I19 allows in all of it; the bound in time is far away.
 const MUCH: Span = Span::millis(1200);
 
 fn write_much(load: Span, knobs: Knobs, planted: Option<Mutant>) -> Starved {
@@ -229,7 +230,7 @@ fn a_stripe_goes_when_as_much_has_passed_as_may_though_its_time_is_not_up() {
     assert!(bounded >= 4, "{bounded} of {}", rules.len());
 }
 
-/// Counterpart of the test above.
+/// Counterpart of the test above: if the bound in bytes is not kept, I19 reports it.
 #[test]
 fn a_stripe_that_lets_more_pass_than_may_is_found_by_i19() {
     let mut seen = 0;
@@ -243,8 +244,8 @@ fn a_stripe_that_lets_more_pass_than_may_is_found_by_i19() {
     assert!(seen >= 3, "{seen}");
 }
 
-/// The stripe waits for its stream, the stream for an overlapping write, and that for the stripe: a
-/// stripe that others depend on does not wait for its full time.
+/// The stripe waits for its stream, the stream for an overlapping write, and this write for the
+/// stripe: a stripe that other requests depend on does not wait for its full time.
 #[test]
 fn a_stripe_does_not_wait_for_long_while_somebody_waits_for_what_it_has() {
     let mut long = 0;

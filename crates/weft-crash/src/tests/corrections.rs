@@ -1,5 +1,5 @@
-//! Regression tests of blocks that are unreadable or answered late, and of what is written in their
-//! place: corrections, checks, resyncs.
+//! Regression tests of blocks that are unreadable or answered late, and of the writes that follow:
+//! corrections, checks, resyncs.
 
 use crate::{BLOCK, CutMode, Logged, Order, Payload, Planned, Rig, chunk_kib};
 use weft_engine::assemble;
@@ -202,7 +202,7 @@ fn a_filled_stripe_with_fua_goes_with_none_that_has_not() {
 
 /// RAID 6 ahead of its resync with one member missing: parity there is not in sync, so it is
 /// computed from all data and not read-modify-written. Data that is flushed there survives the
-/// failure of another member. md: rows `raid6-6-unsynced-without-…` of `kernel-md-traces.csv`.
+/// failure of another member. In md: rows `raid6-6-unsynced-without-…` of `kernel-md-traces.csv`.
 #[test]
 fn what_is_written_ahead_of_a_resync_survives_two_failures() {
     // Columns of a full stripe with a number divisible by six: Q, four of data, P.
@@ -233,7 +233,8 @@ fn what_is_written_ahead_of_a_resync_survives_two_failures() {
     }
 }
 
-/// An unreadable sector where another version has its superblock cost the member.
+/// An unreadable sector at the position where another metadata version would have its superblock
+/// must not cost the member (once it did).
 #[test]
 fn a_bad_sector_where_another_version_has_its_superblock_costs_no_member() {
     for version in Version::ALL {
@@ -253,8 +254,8 @@ fn a_bad_sector_where_another_version_has_its_superblock_costs_no_member() {
     }
 }
 
-/// A read for which members need longer than `read_around`, though each of them keeps answering,
-/// was aborted at one of them, answered "ask again", aborted again, and so on forever.
+/// Regression: a read for which members need longer than `read_around`, though each of them keeps
+/// answering, was aborted at one of them, answered "ask again", aborted again, and so on forever.
 #[test]
 fn a_read_that_takes_longer_than_read_around_is_answered() {
     for (level, read_around) in [(Level::Raid5, 2000), (Level::Raid5, 100), (Level::Raid6, 100)] {

@@ -131,7 +131,7 @@ fn every_policy_on_every_level_survives_sampled_cuts_of_short_scripts() {
     assert_covered(search.coverage);
 }
 
-/// Scripts of one operation, with enough walks to try most orders of the shorter ones.
+/// Scripts of one operation, with enough walks to try most orders of events of the shorter ones.
 #[test]
 fn all_orders_of_the_shortest_scripts() {
     let budget = Budget { operations: 1, scripts: usize::MAX, walks: 300, states: 10, cuts: 1 };

@@ -216,7 +216,8 @@ fn without_space_the_full_stripes_are_checked_and_no_member_is_failed() {
     rig.scrub_clean();
 }
 
-/// Neither sees full stripes that some members have discarded and others have not.
+/// Neither the trim nor the sync sees full stripes that some members have discarded and others have
+/// not.
 #[test]
 fn a_trim_and_a_sync_of_its_full_stripes_wait_for_each_other() {
     for action in [SyncAction::Check, SyncAction::Repair] {

@@ -18,7 +18,7 @@ const RULES: [FlushRule; 5] =
 
 const MEMBERS: u16 = 3;
 
-/// A member. Its writes are numbered, 1 being its content at the start.
+/// A member. Its writes are numbered from 1, which stands for its content at the start.
 struct Disk {
     unflushed: Unflushed,
     completed: u64,
@@ -46,7 +46,8 @@ enum Wrote {
 struct Flight {
     number: u16,
     id: FlightId,
-    /// Last write that was complete when it started; `started` counts the flushes started up to it.
+    /// Number of the last write that was complete when the flush started. `started` is the number
+    /// of flushes started so far, including this one.
     completed: u64,
     started: u64,
 }
@@ -244,9 +245,9 @@ fn each_planted_bug_of_the_rules_is_found() {
     }
 }
 
-/// Rounds of one member: a request that finds its writes durable starts no flush, one that finds a
-/// flush in flight that covers its writes shares it, and one after a further write waits for the
-/// next.
+/// Requests to flush one member: a request that finds its writes durable starts no flush; a request
+/// that finds a flush in flight that covers its writes shares it; a request after a further write
+/// waits for the next flush.
 #[test]
 fn a_member_is_flushed_when_it_was_written_since() {
     let mut bench = Bench::new(FlushRule::Needed, true, None);

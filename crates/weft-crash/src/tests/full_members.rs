@@ -17,7 +17,7 @@ fn faulty(rig: &Rig) -> usize {
     rig.volume().members.iter().filter(|it| it.state == MemberState::Faulty).count()
 }
 
-/// Answer of a request, which must have one by now.
+/// Takes the result of a request, which must have been answered by now.
 fn answer(rig: &mut Rig, ticket: Ticket) -> Result<(), ReplyError> {
     rig.take_answer(ticket).expect("the request was answered").map(|_| ())
 }

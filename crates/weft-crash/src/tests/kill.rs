@@ -26,7 +26,7 @@ fn what_was_acknowledged_and_never_flushed_is_there_after_a_kill() {
     assert!(rig.scrub_clean() > 0);
 }
 
-/// Counterpart: the same without a flush, and the power is cut.
+/// Counterpart: the same writes without a flush, and a power cut instead of the crash.
 #[test]
 fn a_power_cut_instead_may_take_it() {
     let mut rig = raid5();

@@ -129,9 +129,10 @@ fn last_copy_that_fails_a_read_is_read_and_written_once_it_is_well() {
     assert!(failed >= 3, "{failed} of 6 reads failed");
 }
 
-/// RAID 10 of three without one: a member that is needed for another chunk, and has no bad-block
-/// log, fails to write its copy, and the other member writes its own. The array stays dirty, with
-/// or without a bitmap, and once all slots are filled again a resync makes the copies equal.
+/// RAID 10 of three members, one of them missing: a member that is needed for another chunk, and
+/// has no bad-block log, fails to write its copy, and the other member writes its own. The array
+/// stays dirty, with or without a bitmap, and once all slots are filled again a resync makes the
+/// copies equal.
 #[test]
 fn copy_that_a_needed_member_failed_to_write_is_resynced_once_the_array_is_whole() {
     for bitmap in [false, true] {

@@ -1,5 +1,5 @@
-//! Tests of the engine in the crash simulator. They are in the library, because a program of their
-//! own would need the library compiled with optimisation once more: 70 s of the processor.
+//! Tests of the engine in the crash simulator. They are in the library, because an integration test
+//! would need the library compiled with optimisation once more: 70 s of CPU time.
 
 mod added;
 mod bad_blocks;

@@ -19,7 +19,7 @@ fn plant(mutant: Mutant) -> impl Fn(&mut World) {
     move |world: &mut World| world.plant(mutant)
 }
 
-/// Panics of planted bugs are expected and not printed.
+/// Runs `act` without printing panics, which planted bugs are expected to cause.
 fn quietly<T>(act: impl FnOnce() -> T) -> T {
     let hook = panic::take_hook();
     panic::set_hook(Box::new(|_| ()));
@@ -76,8 +76,8 @@ fn the_table_has_every_bug_once_and_every_checker_or_says_why_not() {
     }
 }
 
-/// Counts of what I6 excused only by the write-back cache, in the generated scripts with a cache.
-/// No checker ends a script.
+/// Counts of the columns that I6 excused only because of the write-back cache, in the generated
+/// scripts with a cache. No checker ends a script.
 fn let_pass_for_the_cache(planted: Option<Mutant>) -> Excuses {
     let mut excuses = Excuses::default();
     let profiles = Profile::ALL.into_iter().chain(Profile::STRAIGHT).chain(Profile::BITMAPS);

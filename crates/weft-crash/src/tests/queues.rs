@@ -109,8 +109,8 @@ fn stalls_count_from_the_dispatch() {
     rig.finish().must();
 }
 
-/// Counterpart: a write is at the disk for too long. Reads that wait behind it go round the disk,
-/// and are never sent there.
+/// Counterpart: a write is at the disk for too long. Reads that wait behind it are served from
+/// other members, and are never sent to the disk.
 #[test]
 fn what_waits_behind_a_stalled_disk_is_read_round_it() {
     let bounded = SchedulerKind::ALL.map(|scheduler| (scheduler, 1, 1));

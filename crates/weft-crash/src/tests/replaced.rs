@@ -19,7 +19,7 @@ const LEVELS: [(Level, usize, Option<u32>); 6] = [
     (Level::Raid6, 5, None),
 ];
 
-/// An array that was written, with a spare. Returns the disk of the spare too.
+/// An array that was written, with a spare. Also returns the number of the spare's disk.
 fn with_spare(shape: (Level, usize, Option<u32>)) -> (Rig, usize) {
     promised(shape, true)
 }
@@ -216,8 +216,8 @@ fn a_cut_at_any_step_leaves_one_of_the_two_at_the_slot() {
     }
 }
 
-/// Slot 3 is rebuilt and slot 1 is replaced in one pass, and a strip of slot 2 is a bad block: that
-/// of slot 1 is copied, although the row lacks too many others.
+/// Slot 3 is rebuilt and slot 1 is replaced in one pass, and a strip of slot 2 is a bad block. The
+/// strip of slot 1 is copied, although its stripe lacks too many other strips to be computed.
 #[test]
 fn a_strip_is_copied_where_the_rest_of_the_row_is_lost() {
     let mut rig = Rig::raid5(4, chunk_kib(64)).with(|options| options.data_promised = false);
@@ -247,7 +247,8 @@ fn a_strip_is_copied_where_the_rest_of_the_row_is_lost() {
     assert_eq!(rig.disks[second].peek(at(&rig, second), 8), expected);
 }
 
-/// The array cannot run without the member that is replaced.
+/// The array cannot run without the member that is replaced: a write that this member cannot store
+/// returns an error, and the replacement fails.
 #[test]
 fn a_write_that_a_needed_original_fails_is_not_kept_by_its_replacement() {
     // More units than are copied at once.

@@ -1,4 +1,5 @@
-//! Reshapes: data stays what it was while the array gets more members, whatever cuts them off.
+//! Reshapes: data stays the same while the array gets more members, whatever interrupts the
+//! reshape.
 //!
 //! Each course is drawn from a seed: clients read and write while the array grows, members fail,
 //! the reshape is frozen, the process is killed and the power is cut, at any moment. At the end the
@@ -25,7 +26,7 @@ use crate::options::Options;
 use crate::rig::{Rig, chunk_kib};
 use crate::world::Order;
 
-/// Harm that may come to an array while it grows.
+/// Faults and interruptions that an array meets while it grows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Harm {
     /// The power is cut, and the process is killed.
@@ -36,7 +37,7 @@ pub(super) enum Harm {
     Trouble,
 }
 
-/// Counts of what happened in the courses, so that a course without events does not pass as one.
+/// Counts of the events in the courses, so that courses without events do not pass as tests.
 #[derive(Debug, Default)]
 struct Seen {
     cuts_inside: u32,
@@ -46,7 +47,7 @@ struct Seen {
     forgotten: u32,
 }
 
-/// A rig of which the structural checkers, which know one geometry only, are off.
+/// A rig without the checkers of the array's structure, because they know one geometry only.
 fn rig(rng: &mut Rng, seed: u64) -> (Rig, Shape) {
     let level = rng.pick(&[Level::Raid4, Level::Raid5, Level::Raid5, Level::Raid6]);
     let members = rng.pick(&[4, 5]) - usize::from(level != Level::Raid6);
@@ -114,7 +115,7 @@ pub(super) fn clients(rig: &mut Rig, rng: &mut Rng, size: u64) {
     }
 }
 
-/// Trouble of a disk: until it is over, time passes and clients go on.
+/// A fault of a disk for a while; meanwhile time passes and clients go on.
 pub(super) fn trouble(rig: &mut Rig, rng: &mut Rng, size: u64, (disk, kind): (usize, u64)) {
     match kind {
         0 => rig.disks[disk].faults.stalled = true,
@@ -257,7 +258,7 @@ fn has_grown(rig: &mut Rig, to: Shape, size: u64) {
     assert!(failed || scrub.written > 0, "{scrub:?}");
 }
 
-/// Course of a seed, which counts what happened in it.
+/// A test run drawn from a seed, which counts its events in `S`.
 pub(super) type Course<S> = fn(u64, Harm, Option<Mutant>, &mut S);
 
 /// Runs a course of each seed. Returns the counts.

@@ -1,8 +1,9 @@
-//! Resizes: data stays what it was while an array gets a larger size or another number of mirrors,
-//! whatever cuts that off, and what it got is in sync and can be used.
+//! Resizes: data stays the same while an array gets a larger size or another number of mirrors,
+//! whatever interrupts the change, and the new space is in sync and can be used.
 //!
-//! Each course is drawn from a seed, as those of `reshaped`. What disks hold behind the data is
-//! noise in the parity, or in all copies but the first, so that only a resync makes it agree.
+//! Each course is drawn from a seed, as those of `reshaped`. Behind the data, the disks have noise
+//! in place of the parity, or of all copies but the first, so that only a resync makes members
+//! agree there.
 
 use weft_engine::layout::Layout;
 use weft_engine::mutant::Mutant;
@@ -76,7 +77,7 @@ fn mirrors(slots: u16) -> Growth {
     Growth::Shape(Shape { raid_disks: Some(slots), ..Shape::default() })
 }
 
-/// The array before and after `growth`, of which only a new size counts.
+/// The array before and after `growth`; both differ only if the size grows.
 fn arrays(rig: &Rig, growth: Growth) -> [Array; 2] {
     let layout = rig.options.array_layout();
     let size = if let Growth::Size(Some(size)) = growth { size } else { layout.member_size() };
@@ -85,7 +86,7 @@ fn arrays(rig: &Rig, growth: Growth) -> [Array; 2] {
     [layout, after].map(|layout| Array::new(layout, rig.array.data_offset.clone()))
 }
 
-/// Tells the model of the array which size the volume has.
+/// Tells the model of the array the present size of the volume, and returns it.
 fn see_size(rig: &mut Rig, [before, after]: &[Array; 2]) -> u64 {
     let size = rig.volume().size;
     let is_grown = size == after.layout.array_size().bytes();
@@ -94,7 +95,7 @@ fn see_size(rig: &mut Rig, [before, after]: &[Array; 2]) -> u64 {
     size.0
 }
 
-/// Whether the array, of `before` bytes, has its new shape.
+/// Whether the array, which had `before` bytes, has its new shape.
 fn is_done(rig: &Rig, growth: Growth, before: u64) -> bool {
     let volume = rig.volume();
     match growth {
@@ -106,7 +107,7 @@ fn is_done(rig: &Rig, growth: Growth, before: u64) -> bool {
     }
 }
 
-/// Fills what the array gets with noise in parity, and in all copies but the first.
+/// Fills the space that the array gets with noise: in the parity, and in all copies but the first.
 fn add_noise(rig: &mut Rig, [before, after]: &[Array; 2]) {
     for sector in before.layout.array_size().0..after.layout.array_size().0 {
         for place in &after.column(sector).places[1..] {
@@ -118,7 +119,7 @@ fn add_noise(rig: &mut Rig, [before, after]: &[Array; 2]) {
     }
 }
 
-/// Takes a member away, and the spare that took its slot, if there are to be fewer mirrors.
+/// If there are to be fewer mirrors, removes a member and the spare that took its slot.
 fn make_room(rig: &mut Rig, rng: &mut Rng, growth: Growth) {
     let slots = rig.volume().slots;
     let Growth::Shape(Shape { raid_disks: Some(wanted), .. }) = growth else { return };
@@ -280,7 +281,7 @@ fn an_array_with_members_in_trouble_is_resized() {
     assert!(seen.troubles_inside > 20 && seen.grown > 100, "{seen:?}");
 }
 
-/// A RAID 5 under load, of which the size is to grow.
+/// A RAID 5 under load, and the growth of its size that is about to be requested.
 fn loaded(rng: &mut Rng, seed: u64) -> (Rig, Growth) {
     let mut options = Options::new(Level::Raid5, 4, chunk_kib(8));
     (options.full_stripes, options.seed, options.checked) = (40, seed, false);
@@ -296,7 +297,7 @@ fn loaded(rng: &mut Rng, seed: u64) -> (Rig, Growth) {
     (rig, size)
 }
 
-/// A reshape that waits for stripes, or is being recorded, and a resize do not come together.
+/// A resize does not begin while a reshape waits for stripes or is being recorded, and the reverse.
 #[test]
 fn a_resize_and_a_reshape_do_not_meet() {
     let mut done = [0; 3];
@@ -323,7 +324,7 @@ fn a_resize_and_a_reshape_do_not_meet() {
     assert!(done[0] > 20 && done[1] > 20, "{done:?}");
 }
 
-/// Whatever breaks an array that is resized, it stays a broken one.
+/// An array that breaks at any step of a resize stays broken, and the engine does not panic.
 #[test]
 fn an_array_that_breaks_while_it_is_resized_panics_nowhere() {
     let mut broken = 0;

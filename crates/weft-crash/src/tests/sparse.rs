@@ -25,8 +25,8 @@ fn rig(level: Level, members: usize, minor: Minor, size: u64) -> Rig {
     })
 }
 
-/// Places where a number that is too narrow would show: around the powers of two that fit into the
-/// array, counted on a member and over all, in bytes, sectors and blocks.
+/// Byte offsets at which an integer that is too narrow would show: around the powers of two that
+/// fit into the array, counted on a member and over all members, in bytes, sectors and blocks.
 fn places(rig: &Rig) -> Vec<u64> {
     let data = u64::from(rig.array.geometry().data_members());
     let size = rig.size();

@@ -48,7 +48,8 @@ fn set(rig: &mut Rig, name: &str, value: &str) {
     rig.log.clear();
 }
 
-/// Ends all outstanding requests, round after round. Returns what each round submitted.
+/// Completes all outstanding requests, round after round. Returns the requests that each round
+/// submitted.
 fn rounds(rig: &mut Rig) -> Vec<String> {
     rig.settle();
     for _ in 0..100_000 {
@@ -62,7 +63,7 @@ fn rounds(rig: &mut Rig) -> Vec<String> {
     text
 }
 
-/// Text of the log: `W3@0+4!f` is a FUA write to member 3 at 0 KiB of its data, 4 KiB long.
+/// Log as text: `W3@0+4!f` is a FUA write to member 3 at 0 KiB of its data, 4 KiB long.
 fn show(rig: &Rig) -> Vec<String> {
     let mut groups = vec![String::new()];
     let kib = |sectors: i64| {

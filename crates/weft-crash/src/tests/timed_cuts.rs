@@ -1,4 +1,4 @@
-//! One host carries it all: tiobench on disk models, with contents, checkers and power cuts.
+//! Timed power cuts: tiobench on disk models, with contents, checkers and power cuts.
 //!
 //! The threads of `tiobench` run on a machine of weft-sim, above its page cache. Their requests go
 //! to a world with the same array on the same drives, at the same times. Each is answered at the
@@ -26,10 +26,10 @@ const MEMBERS: usize = 5;
 const CHUNK: Bytes = Bytes::kib(64);
 const SEED: u64 = 7;
 
-/// Time at which the threads begin, and a world begins.
+/// Time at which the threads of tiobench and the world begin.
 const BEGIN: Time = Time(1_000_000_000);
 
-/// Files one after the other, behind the log of the file system.
+/// File layout that puts files one after the other, behind the log of the file system.
 #[derive(Debug)]
 struct InARow;
 
@@ -109,7 +109,7 @@ impl<'a> Replay<'a> {
         Self { world, left: requests, asked: BTreeMap::new(), late: Vec::new() }
     }
 
-    /// Goes on until a time.
+    /// Runs the world until a time.
     fn run_to(&mut self, until: Time) {
         while self.world.failure().is_none() {
             let due = self.left.first().map(|seen| seen.at);
@@ -165,8 +165,9 @@ fn load(drives: &[&'static str]) -> (World, Vec<Seen>, Time) {
     (world, requests, end)
 }
 
-/// Most requests are answered at the very same nanosecond. The others are near those that a process
-/// sent while the engine was still at work for the same instant, which the world learns later.
+/// Most requests are answered at the very same nanosecond. The others come close after requests
+/// that a process sent while the engine was still busy at the same instant, which the world learns
+/// of later.
 #[test]
 fn a_world_with_drives_answers_when_a_machine_does() {
     for drives in [&HDD[..], &UNLIKE] {
@@ -247,7 +248,8 @@ fn tiobench_on_a_disk_and_two_ssds_survives_power_cuts() {
     assert!(read > 100_000, "{read} sectors");
 }
 
-/// Each bug is found by the checker of what it breaks: before a cut, or by what a cut leaves.
+/// Each bug is found by the checker of the promise that it breaks, either before a power cut or
+/// from the content that a cut leaves.
 #[test]
 fn planted_bugs_are_found_under_tiobench() {
     for (mutant, checker) in [

@@ -52,8 +52,8 @@ const DIFFERENT: &[(&str, &str)] = &[
     ("raid5-4-failed", "a failure beyond the level is refused, and the array stays as it is"),
 ];
 
-/// The rows that each test replays, by parts of their names, and their number. A row that is not
-/// left out belongs to the first line with a part of its name.
+/// Rows that each test replays: parts of the rows' names, and the number of the rows. A row that is
+/// not left out belongs to the first entry with a part of its name.
 const SHARES: [(&str, &[&str], usize); 13] = [
     ("bitmaps", &["-bitmap-"], 4),
     ("degraded, beyond and below the resync point", &["-beyond-", "-below-"], 182),
@@ -74,7 +74,8 @@ const SHARES: [(&str, &[&str], usize); 13] = [
     ("one write", &["of", "-512"], 70),
 ];
 
-/// The share of a row, or the reason why it is left out; `None` for a row of no test.
+/// Name of the share of a row, or the reason why the row is left out; `None` for a row that belongs
+/// to no test.
 fn share_of(name: &str) -> Option<&'static str> {
     let has = |part: &&str| name.contains(part);
     let left_out = SKIPPED.iter().chain(DIFFERENT).find(|(part, _)| has(part));

@@ -1,5 +1,5 @@
-//! Tests of mirrors with three copies or more of which one rots: `check` names it, and `correct`
-//! writes it anew from the others.
+//! Tests of bit rot in one copy of a mirror with three or more copies: `check` names it, and
+//! `correct` writes it anew from the others.
 
 use weft_engine::{SyncAction, Verb};
 use weft_ondisk::Level;
@@ -10,7 +10,7 @@ use crate::{Rig, chunk_kib};
 /// Number of 4 KiB blocks that are written: four units of a sync.
 const BLOCKS: u64 = 64;
 
-/// Sectors that a unit of a sync has.
+/// Number of sectors of a unit of a sync.
 const UNIT: u64 = 128;
 
 /// Mirrors with at least three copies: level, number of members, layout, number of copies.
@@ -32,7 +32,7 @@ fn mirror((level, members, layout, _): (Level, usize, Option<u32>, u64)) -> Rig 
     rig.flushed()
 }
 
-/// Damages a copy of a block: the content of its second sector is `byte`.
+/// Damages copy `nth` of a block: its second sector is filled with `byte`.
 fn rot(rig: &mut Rig, block: u64, nth: usize, byte: u8) {
     let place = rig.array.column(block * 8 + 1).places[nth];
     let disk = usize::from(place.slot.0);
@@ -52,7 +52,8 @@ fn copies(rig: &Rig, block: u64) -> Vec<Vec<u8>> {
     places.map(content).collect()
 }
 
-/// Runs `correct`. Returns the sectors counted, and the mismatches that are left.
+/// Runs `correct`. Returns the number of sectors counted as mismatches, and of the mismatches that
+/// were not located.
 fn correct(rig: &mut Rig) -> (u64, u64) {
     rig.sync(SyncAction::Correct).unwrap();
     rig.until_idle();

@@ -52,7 +52,7 @@ struct Course {
     read: u64,
     /// Pauses of the client.
     pauses: u64,
-    /// Bytes that stops could not write; `kept` are those that they could.
+    /// Bytes that stops could not write to members; `kept` are the bytes that they could write.
     lost: u64,
     kept: u64,
 }
@@ -108,8 +108,8 @@ fn course(seed: u64, level: Level, members: usize, plant: impl Fn(&mut Rig)) -> 
     Course { ends, read: read + rig.verify(), pauses, lost, kept }
 }
 
-/// Stops while a member has no space: the answer names what is lost, and the rest is durable.
-/// Returns the bytes that were lost, and those that were not.
+/// Stops while a member has no space: the answer names the ranges that are lost, and the rest is
+/// durable. Returns the bytes that were lost, and those that were not.
 fn stop_without_space(rig: &mut Rig, rng: &mut Rng, full: usize) -> (u64, u64) {
     let blocks = 1 + rng.next_u64() % 6;
     for _ in 0..blocks {

@@ -4,13 +4,14 @@
 //! and the write-back cache with its limits. Data of one volume must never appear in the other.
 //!
 //! In its place there may be a second array ([`Options::beside`]), a RAID 1 with members of its own
-//! of which one may fail. Its data is watched by a model of its own, as that of a bare volume:
-//! every read must return what its clients were promised. The checkers of members' contents,
-//! superblocks and bitmaps watch the first array only. What a crash left different is not read
-//! until a resync has made it equal, since the loss of a member may change it. A power cut does not
-//! tear its superblocks: a member with a torn one is lost, and if the other member had failed, its
-//! older data would be all that is left, which is beyond the promises. Torn superblocks are drawn
-//! for the first array only, where the world knows when they cost too many members.
+//! of which one may fail. As for a bare volume, a separate model watches its data: every read must
+//! return what its clients were promised. The checkers of members' contents, superblocks and
+//! bitmaps watch the first array only. Copies that a crash left different are not read until a
+//! resync has made them equal, because the loss of a member may change the result. A power cut does
+//! not tear superblocks of the second array: a member with a torn one is lost, and if the other
+//! member had failed, its older data would be all that is left, which is beyond the promises. Torn
+//! superblocks are drawn for the first array only, where the world knows when they cost too many
+//! members.
 //!
 //! Clients use the sectors between [`FIRST`] and [`END`] of the disk, so the disk has no superblock
 //! at any position where one is searched for. If the disk fails, requests of the volume may fail
@@ -162,8 +163,8 @@ impl World {
         })
     }
 
-    /// Reports a violation if the bare volume answers an I/O error although its disk failed no
-    /// request.
+    /// Reports a violation if the volume beside the array answers an I/O error although not all of
+    /// its disks have failed a request.
     pub(super) fn judge_bare(&mut self, error: &ReplyError) {
         if *error == ReplyError::Io && !self.bare_failed() {
             let message =
@@ -190,9 +191,9 @@ impl World {
         }
     }
 
-    /// Waits until a resync of the second array has made its copies equal, so that what is read is
-    /// what every member has. Returns false if it cannot be: the array is read-only, or a violation
-    /// was found.
+    /// Waits until a resync of the second array has made its copies equal, so that every member has
+    /// the content that is read. Returns false if that is impossible because the array is
+    /// read-only, or if a violation was found.
     fn copies_beside_agree(&mut self) -> bool {
         let begun = self.now;
         while self.options.beside > 0 && self.failure.is_none() {

@@ -27,7 +27,7 @@ pub(super) struct Issued {
     frames: Run,
 }
 
-/// Information that the model needs when the answer arrives, by the kind of the request.
+/// Information that the model needs when a request is answered, by the kind of the request.
 #[derive(Clone, Debug)]
 pub(super) enum Expected {
     Flush(FlushMark),
@@ -254,7 +254,8 @@ impl World {
         self.admin(Verb::Add { member, former, device_uuid: device_uuid(disk) })
     }
 
-    /// Re-adds a former member to the slot that its superblock claims. The engine may refuse it.
+    /// Re-adds a former member to the slot that its superblock claims. The engine may refuse the
+    /// command.
     pub fn re_add(&mut self, disk: usize, superblock: Superblock) -> Ticket {
         let member = self.join(disk, true);
         let former = self.former(disk, superblock).expect("the log of bad blocks can be read");

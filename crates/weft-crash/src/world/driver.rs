@@ -87,7 +87,7 @@ impl World {
     }
 
     /// Completes the request that `order` chooses and runs the engine. Returns whether there was
-    /// one.
+    /// such a request.
     pub fn step(&mut self, order: Order) -> bool {
         self.step_until(order, Time(u64::MAX))
     }
@@ -205,7 +205,7 @@ impl World {
         self.disks.iter().all(|disk| disk.can_complete() && !disk.faults.no_space)
     }
 
-    /// Lets time pass, with all completions and timers in it.
+    /// Lets time pass; requests complete and timers fire meanwhile.
     pub fn idle(&mut self, span: Span) {
         let until = self.now + span;
         self.settle();

@@ -15,8 +15,8 @@ use crate::suspects::{Explained, Strips, Suspects};
 use crate::violation::Violation;
 
 impl World {
-    /// Whether comparing the content of members shows anything: there is payload, no disk lies, and
-    /// checkers ask for it.
+    /// Whether it makes sense to compare the content of members: there is payload, no disk lies,
+    /// and checkers run.
     fn measures(&self) -> bool {
         let Options { payload, disks_lie, checked, .. } = self.options;
         payload != PayloadMode::None && !disks_lie && checked
@@ -29,9 +29,9 @@ impl World {
             .collect()
     }
 
-    /// Measures the columns, which is to compare the content of their members, when an engine
-    /// starts on members that a cut may have left in disagreement. The comparison tells which
-    /// columns are suspect and what reads of them may return.
+    /// Measures the columns, that is compares the content of their members, when an engine starts
+    /// on members that a cut may have left in disagreement. The result tells which columns are
+    /// suspect and which content reads of them may return.
     pub(super) fn measure_all(&mut self, assembly: &Assembly) {
         let rebuilding = |(slot, state): (u16, &SlotState)| match state {
             SlotState::Rebuilding { member, recovery_offset } => {
@@ -213,8 +213,8 @@ impl World {
         read.filter(|(slot, _)| missing.contains(slot)).collect()
     }
 
-    /// Whether superblocks say another disk is in sync than the one that the running engine reads:
-    /// a rebuild has ended, and the superblock of its member had no space.
+    /// Whether superblocks name another disk as in sync than the one that the running engine reads:
+    /// a rebuild has ended, but its member had no space for its superblock.
     pub(crate) fn is_update_due(&self) -> bool {
         let volumes = self.engine.as_ref().map_or_else(Vec::new, |it| it.snapshot().volumes);
         let mut members = volumes.iter().take(1).flat_map(|volume| &volume.members);

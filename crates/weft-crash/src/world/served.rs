@@ -23,7 +23,7 @@ impl Served {
 }
 
 impl World {
-    /// Records the members in sync of the assembly from which the engine starts.
+    /// Records the disks of the members in sync, from the assembly with which the engine starts.
     pub(super) fn serves(&mut self, assembly: &Assembly) {
         let in_sync = (0u16..).zip(&assembly.slots).filter_map(|(slot, state)| match state {
             SlotState::InSync(member) => Some((slot, member.info.index.index())),
@@ -41,7 +41,7 @@ impl World {
         }
     }
 
-    /// Records that a slot is served by member `by` from now on, which replaced the one before.
+    /// Records that the member `by` serves a slot from now on and replaces the former one.
     pub(super) fn serves_by(&mut self, slot: Slot, by: MemberIndex) {
         self.served.0.insert(slot.0, self.disk_of[by.index()]);
     }

@@ -1,12 +1,12 @@
-//! Service times of a world's disks: when a drive model says that each request is done.
+//! Service times of a world's disks: the times at which drive models complete their requests.
 //!
 //! A disk of a world has contents ([`crate::disk`]). If the options name drive models, it also has
 //! a drive of weft-sim, which gets each request without its payload, and the request can complete
-//! only after the drive has completed it. What a power cut leaves of a write is not the drive's
-//! affair.
+//! only after the drive has completed it. The drive does not decide what a power cut leaves of a
+//! write.
 //!
 //! With drives, the clock moves from event to event, and the engine is run as a machine of weft-sim
-//! runs it: by the halves of its turns, with queues that dispatch when a command ends.
+//! runs it: one half of a turn at a time, with queues that dispatch when a command ends.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Mutex;
@@ -44,13 +44,13 @@ pub(super) struct Request {
 }
 
 impl Request {
-    /// The request of a member operation.
+    /// Request to the drive for a member operation.
     pub(super) fn of(token: Token, op: &MemberOp) -> Self {
         let (access, range) = command_of(op);
         Self { token, access, range }
     }
 
-    /// A write of zeros in place of a discard.
+    /// Request to the drive for a write of zeros in place of a discard.
     pub(super) fn zeros(token: Token, at: u64, count: u64, fua: bool) -> Self {
         let range = (Sectors(at), Sectors(count));
         Self { token, access: Access::Write { fua }, range }
@@ -58,8 +58,8 @@ impl Request {
 }
 
 impl Service {
-    /// Lets all drives end what they were doing for an engine that is gone. Returns the time at
-    /// which they are done, which is not before `now`.
+    /// Lets all drives complete the requests of an engine that is gone. Returns the time at which
+    /// they are done, which is not before `now`.
     pub(super) fn restart(&mut self, now: Time) -> Time {
         let mut at = now;
         for of in &mut self.drives {

@@ -44,8 +44,8 @@ fn make(lab: &mut Lab, level: Level, members: u64, change: impl FnOnce(&mut Opti
     };
 }
 
-/// Asserts how many rows are as recorded, by how closely, and that exactly the rows of these parts
-/// were replayed.
+/// Asserts the numbers of rows that match the recording, by precision, and that exactly the rows
+/// with these parts in their names were replayed.
 fn finish(lab: &Lab, parts: &[&str], counts: [u32; 3]) {
     let wrong = &lab.wrong;
     assert!(wrong.is_empty(), "{} rows differ:\n{}", wrong.len(), wrong.join("\n"));
@@ -56,8 +56,8 @@ fn finish(lab: &Lab, parts: &[&str], counts: [u32; 3]) {
     assert_eq!([lab.exact, lab.by_stripe, lab.by_group], counts, "{} totals", lab.totals);
 }
 
-/// Rows that each test below replays, by parts of their names, and the number of these rows. A row
-/// that is not left out belongs to the first line with a part of its name.
+/// Rows that each test below replays: parts of the rows' names, and the number of the rows. A row
+/// that is not left out belongs to the first entry with a part of its name.
 const SHARES: [(&[&str], usize); 5] = [
     (&["-check", "-repair-", "-rebuild-", "-resync"], 34),
     (&["-flush", "-fua"], 6),
@@ -66,7 +66,8 @@ const SHARES: [(&[&str], usize); 5] = [
     (&["-chunk", "-128k", "-r4k", "-4k", "-1m"], 99),
 ];
 
-/// Returns the first part of the share of a row, or the reason to leave it out.
+/// First name part of the share of a row, or the reason why the row is left out; `None` for a row
+/// of no test.
 fn share(name: &str) -> Option<&'static str> {
     let left_out = LEFT_OUT.iter().find(|(part, _)| name.contains(part)).map(|(_, why)| *why);
     let has = |(parts, _): &&(&[&'static str], usize)| parts.iter().any(|part| name.contains(part));
