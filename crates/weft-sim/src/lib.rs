@@ -1,4 +1,4 @@
-//! The timed simulator of the weft engine: how long loads take on modelled drives, in virtual time.
+//! The timed simulator of the weft engine: durations of loads on modelled drives, in virtual time.
 //!
 //! The engine is a state machine without I/O. A [`Machine`](machine::Machine) runs it on drive
 //! models that determine when each command completes, with processes that issue the requests. There

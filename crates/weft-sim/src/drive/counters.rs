@@ -34,7 +34,7 @@ pub struct Counters {
     pub rotational_wait: Span,
     /// Disk: number of pieces of the write cache that were written to the platters.
     pub destages: u64,
-    /// Disk: bytes of these pieces.
+    /// Disk: bytes of the pieces counted in `destages`.
     pub destaged_bytes: Bytes,
     /// Solid-state drive: number of reads of dies, for the host, for readahead and for garbage
     /// collection.

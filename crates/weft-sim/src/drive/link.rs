@@ -25,8 +25,8 @@ impl Link {
         Span((u128::from(bytes.0) * 1_000_000_000 / u128::from(self.bytes_per_second)) as u64)
     }
 
-    /// Transfers bytes that are all available at `now`, behind earlier transfers. Returns the end
-    /// of the transfer.
+    /// Transfers bytes that are all available at `now`, after earlier transfers have ended. Returns
+    /// the end of this transfer.
     pub(crate) fn pass(&mut self, now: Time, bytes: Bytes, overhead: Span) -> Time {
         let occupied = Span(self.duration(bytes).0 + overhead.0);
         self.free_at = self.free_at.max(now) + occupied;
@@ -34,8 +34,8 @@ impl Link {
         self.free_at
     }
 
-    /// Transfers bytes that become available one after the other, the last one at `now`, no faster
-    /// than the link transfers them. Returns the end of the transfer.
+    /// Transfers bytes that become available one after the other, the last one at `now`, for
+    /// example as a medium reads them. Returns the end of the transfer.
     pub(super) fn follow(&mut self, now: Time, bytes: Bytes, overhead: Span) -> Time {
         let carried = self.duration(bytes);
         let begun = self.free_at.max(Time(now.0.saturating_sub(carried.0)));

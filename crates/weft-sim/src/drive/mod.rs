@@ -1,4 +1,4 @@
-//! Drive models: when a disk or solid-state drive answers its commands, in virtual time.
+//! Drive models: the virtual times at which disks and solid-state drives answer commands.
 //!
 //! A model determines when a drive answers each command; there is no payload. (The contents of
 //! members are simulated in weft-crash, `disk/`.) A [`Drive`] is a state machine without I/O. It
@@ -171,7 +171,7 @@ impl Drive {
     }
 
     /// Whether the drive accepts a flush or a FUA write while it holds other commands. If not, the
-    /// host must send it alone.
+    /// host must send such a command alone.
     #[must_use]
     pub fn flush_queueable(&self) -> bool {
         match self {
@@ -223,7 +223,7 @@ impl Drive {
         each!(self, it => it.advance(now, done));
     }
 
-    /// Counters of what happened since the drive was made.
+    /// Counters of the commands and the work of the drive since it was made.
     #[must_use]
     pub fn counters(&self) -> &Counters {
         each!(self, it => it.counters())

@@ -110,7 +110,7 @@ pub enum ModelError {
         found: String,
         /// All names of models, joined by commas.
         known: String,
-        /// The known name that is most similar; `None` if none is.
+        /// The known name that is most similar; `None` if none is similar.
         near: Option<String>,
     },
     /// The file cannot be read.
@@ -157,7 +157,7 @@ pub enum ModelError {
         key: String,
         /// Names of all keys of the kind, joined by commas.
         expected: String,
-        /// The known key that is most similar; `None` if none is.
+        /// The known key that is most similar; `None` if none is similar.
         near: Option<String>,
     },
 }

@@ -1,9 +1,9 @@
 //! Tables of CPU costs as TOML texts: the named tables, their keys and units.
 //!
-//! A table is TOML without sections. It says where it was measured, and gives every cost as a whole
-//! number of nanoseconds or picoseconds, as the end of the cost's name says. `weft-bench costs
-//! --write FILE` makes such a file. A factor may follow the name of a table: `frozen*4` is the same
-//! work on a CPU that is four times slower.
+//! A table is TOML without sections. It names the CPU and the date of the measurement, and gives
+//! every cost as a whole number of nanoseconds or picoseconds, as the end of the cost's name says.
+//! `weft-bench costs --write FILE` makes such a file. A factor may follow the name of a table:
+//! `frozen*4` is the same work on a CPU that is four times slower.
 //!
 //! ```
 //! use weft_sim::machine::CostTable;
@@ -24,7 +24,7 @@ use toml::{Table, Value};
 
 use super::Costs;
 
-/// CPU costs, and where they come from.
+/// CPU costs, and their origin.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CostTable {
     /// Name of the table, or path of its file, followed by `*` and the factor if that is not 1.
@@ -177,7 +177,7 @@ fn wrong(key: &str, value: Option<&Value>, expected: &str) -> CostsError {
     CostsError::Key { key: key.into(), found, expected: expected.into() }
 }
 
-/// CPU time that the text of a patch gives: mq-deadline takes 0.7 µs per request (patch 003, on a
+/// CPU costs that the text of a patch states: mq-deadline takes 0.7 µs per request (patch 003, on a
 /// core of 2011 at 3.5 GHz). The other figures of that patch are those of BFQ.
 const PUBLISHED: Costs = Costs { submit: 700, ..Costs::ZERO };
 
@@ -238,8 +238,8 @@ mod tests {
         assert!(matches!(error, CostsError::File { .. }), "{error}");
     }
 
-    /// The file's own arithmetic: its fixed costs are those of `frozen` by one factor, and the rest
-    /// of a full stripe of 3+1, 17.55 µs, is 12 KiB copied and read for XOR.
+    /// Checks the arithmetic that the file states: its fixed costs are those of `frozen` times one
+    /// factor, and the rest of a full stripe of 3+1, 17.55 µs, is 12 KiB copied and read for XOR.
     #[test]
     fn md_s_costs_are_what_their_file_says_they_are_made_of() {
         let md = CostTable::named("md-2020-arm64").unwrap().costs;

@@ -29,7 +29,7 @@ pub struct Costs {
     /// Passing a member request through the block layer to its member, ns (`bio_submit` and
     /// `mqdl_request`). The engine's own work for it is part of the input that completes it.
     pub submit: u64,
-    /// Merging a part into another member request, ns.
+    /// Merging one more part into a member request, ns.
     pub merge: u64,
     /// A step of a computation without the work per byte, ns: a copy, or the parity of a stripe.
     pub operation: u64,

@@ -55,7 +55,7 @@ pub(super) struct Faults {
     /// remapped them, so they never fail again.
     healed: BTreeSet<(u16, u64)>,
     rng: Rng,
-    /// Number of reads that found an unreadable sector.
+    /// Number of reads that have found an unreadable sector.
     pub(super) unreadable: u64,
 }
 
@@ -89,7 +89,8 @@ impl Faults {
         })
     }
 
-    /// Records a request to a member. Returns the error with which it fails at once, if it does.
+    /// Records a request to a member. Returns the error if the request fails at once; `None`
+    /// otherwise.
     pub(super) fn on_submit(
         &mut self,
         now: Time,
@@ -172,12 +173,12 @@ impl Faults {
         fault.map_or(Ok(Value::Nothing), Err)
     }
 
-    /// Time of the next completion by a slow member.
+    /// Time of the next completion by a slow member; `None` if none is planned.
     pub(super) fn next_event(&self) -> Option<Time> {
         self.late.peek().map(|Reverse((at, _))| *at)
     }
 
-    /// The next request that a slow member has completed by now, with its result.
+    /// Takes the next request that a slow member has completed by now, with its result.
     pub(super) fn ended(&mut self, now: Time) -> Option<(Token, Result<Value, Fault>)> {
         self.late.peek().filter(|Reverse((at, _))| *at <= now)?;
         let Reverse((_, token)) = self.late.pop().expect("peek found an entry");

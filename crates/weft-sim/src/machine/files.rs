@@ -25,14 +25,15 @@ pub trait Place: std::fmt::Debug {
     fn place(&mut self, inode: InodeId, page: u64, count: u64) -> (Bytes, u64);
 }
 
-/// A page cache to be put in front of a machine's volumes, and how threads write its pages.
+/// A page cache to be put in front of a machine's volumes, and the way in which threads write its
+/// pages.
 #[derive(Debug)]
 pub struct PageCacheParts {
     /// Configuration of the page cache.
     pub pool: PoolConfig,
     /// Allocator of the pages of all files.
     pub places: Box<dyn Place>,
-    /// Largest request in which pages are written.
+    /// Largest request in which pages are written, in bytes.
     pub bio: Bytes,
     /// CPU time for each page that a thread writes, beside that of the page's request.
     pub page: Span,
@@ -57,7 +58,7 @@ pub(super) struct Files {
     /// Number of pages that have been written.
     written: u64,
     writers: BTreeMap<WriterId, Pid>,
-    /// Processes that wait until pages of a file are written.
+    /// Processes that wait until pages of a file have been written.
     waiters: BTreeMap<InodeId, Vec<Pid>>,
 }
 
@@ -125,13 +126,13 @@ impl Host {
         self.files().written
     }
 
-    /// Position of a page of a file on its volume, and how many of `count` pages from there on are
-    /// contiguous; see [`Place::place`].
+    /// Position of a page of a file on its volume, and the number of pages, at most `count`, that
+    /// are contiguous from there on; see [`Place::place`].
     pub fn place(&mut self, inode: InodeId, page: u64, count: u64) -> (Bytes, u64) {
         self.files_mut().places.place(inode, page, count)
     }
 
-    /// Adds a process that writes files and runs on a CPU with this number.
+    /// Adds a process that writes files, on the CPU with number `cpu`, to the page cache.
     pub fn add_writer(&mut self, pid: Pid, cpu: u32) -> WriterId {
         let files = self.files_mut();
         let writer = files.cache.add_writer(cpu);
@@ -219,8 +220,8 @@ impl Host {
         self.wake_for_files();
     }
 
-    /// Tells the page cache whether the first volume is congested. No other volume ever counts as
-    /// congested.
+    /// Passes the present congestion of the first volume to the page cache. No other volume ever
+    /// counts as congested.
     pub(super) fn tell_page_cache(&mut self) {
         let congested = self.congestion() > Congestion::None;
         let Some(files) = &mut self.files else { return };

@@ -45,7 +45,7 @@ pub struct Host {
     pub(super) now: Time,
     engine: Engine,
     members: Vec<Member>,
-    /// State of each volume that its processes determine: idle time, and threads that sleep.
+    /// State of each volume that depends on its processes: idle time, and threads that sleep.
     volumes: Vec<VolumeUse>,
     /// Link that all disks share; `None` if each has a link of its own.
     link: Option<Box<SharedLink>>,
@@ -53,7 +53,7 @@ pub struct Host {
     hops: Hops,
     flush_rule: FlushRule,
     flush_order: FlushOrder,
-    /// Number of flushes that the volume received, empty ones and those before a write.
+    /// Number of flushes that the volume received: empty flushes, and those before a write.
     flushes_asked: u64,
     /// Planned wake-ups: time, order in which they were planned, process.
     timers: BinaryHeap<Reverse<(Time, u64, Pid)>>,
@@ -62,8 +62,8 @@ pub struct Host {
     engine_free: Time,
     /// Inputs that wait until the engine's thread is free.
     inbox: Vec<Input>,
-    /// Outputs of runs of the engine with unfinished CPU work: when they take effect, and whether
-    /// the engine then had more to do.
+    /// Outputs of runs of the engine with CPU work that is not finished: the time at which they
+    /// take effect, and whether the engine then had more to do.
     leaving: VecDeque<(Time, VecDeque<Output>, bool)>,
     engine_woken: Option<Time>,
     /// Unanswered client requests by tag, each with the receiver of the answer.
@@ -78,14 +78,14 @@ pub struct Host {
     /// Largest number of pages that were dirty or under writeback in weft's write-back cache at one
     /// time.
     dirty_pages_max: u64,
-    /// Processes that are to run now, in this order, and why.
+    /// Processes that are to run now, in this order, each with the reason.
     pub(super) ready: VecDeque<(Pid, Woken)>,
     /// Number of requests that were answered with an error.
     failed: u64,
     /// Processes that wait for free stripes. Their keys are from `turns`, and the lowest is first.
     blocked: BTreeMap<u64, Pid>,
     /// Place in the queue of each process that waits for free stripes. A process that is woken but
-    /// finds no stripe keeps its place.
+    /// finds no free stripe keeps its place.
     turns: BTreeMap<Pid, u64>,
     next_turn: u64,
     pub(super) files: Option<Files>,
@@ -301,8 +301,8 @@ impl Host {
     }
 
     /// Congestion of the stripe cache; a disk without an array is never congested. With a
-    /// write-back cache there is none, because writers wait for the answers of that cache and never
-    /// for stripes.
+    /// write-back cache there is no congestion, because writers wait for the answers of that cache
+    /// and never for stripes.
     #[must_use]
     pub fn congestion(&self) -> Congestion {
         if self.write_back { Congestion::None } else { self.engine.congestion(VolumeId(0)) }
@@ -311,9 +311,9 @@ impl Host {
     /// Whether a call that submits another request would block. If so, the process is woken when
     /// requests find stripes again.
     ///
-    /// md's callers take the stripes of their writes themselves. Here the engine does, so while it
-    /// works on something else, writes that it has not received yet count as if it had taken their
-    /// stripes.
+    /// md's callers take the stripes of their writes themselves. Here the engine takes them, so
+    /// writes that it has not received yet, because it is still busy, count as if it had taken
+    /// their stripes.
     pub fn would_block(&mut self, pid: Pid) -> bool {
         if self.write_back {
             return false;
@@ -353,8 +353,8 @@ impl Host {
     }
 
     /// Whether a process that has just submitted a request is blocked, as md blocks its callers. If
-    /// so, the process is woken when stripes are free again, in order of arrival: a process that is
-    /// woken and finds no stripe keeps its place in the queue.
+    /// so, the process is woken when stripes are free again, in order of arrival. A process that is
+    /// woken and finds no free stripe keeps its place in the queue.
     pub fn blocks(&mut self, pid: Pid) -> bool {
         if self.congestion() < Congestion::Blocked {
             self.turns.remove(&pid);
@@ -378,7 +378,7 @@ impl Host {
         self.blocked.insert(turn, pid);
     }
 
-    /// Wakes a process at a time, or now if the time has passed.
+    /// Wakes a process at the time `at`, or now if `at` has passed.
     pub fn wake_at(&mut self, pid: Pid, at: Time) {
         self.timers_set += 1;
         self.timers.push(Reverse((at.max(self.now), self.timers_set, pid)));

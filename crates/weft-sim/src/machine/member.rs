@@ -57,7 +57,7 @@ pub struct Member {
     pub(super) traffic: Traffic,
 }
 
-/// Traits of a disk that the engine's queue depends on.
+/// Traits of a disk on which decisions of the engine's queue depend.
 #[must_use]
 pub fn device_traits(drive: &Drive) -> DeviceTraits {
     let depth = Some(drive.depth().min(TAGS_MAX));
@@ -120,7 +120,7 @@ impl Member {
         !beside && !self.tags.is_empty()
     }
 
-    /// Whether the disk takes a command of this kind only if it is idle.
+    /// Whether the disk takes a command of this kind only while it holds no other command.
     fn goes_alone(&self, access: Access) -> bool {
         let flushes = matches!(access, Access::Flush | Access::Write { fua: true });
         flushes && self.drive.volatile_cache() && !self.drive.flush_queueable()
@@ -151,7 +151,7 @@ impl Member {
         Some(Command { tag: tag as u64, access, first, length })
     }
 
-    /// Begins a command that was taken, when its data is at the disk.
+    /// Begins a command that was taken, once its data has arrived at the disk.
     pub fn begin(&mut self, now: Time, command: Command) {
         self.drive.submit(now, command);
     }

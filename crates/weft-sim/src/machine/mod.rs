@@ -93,7 +93,7 @@ impl MachineParts {
     }
 }
 
-/// Reason why no machine can be made of its parts.
+/// Reasons why no machine can be made of its parts.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PartsError {
@@ -124,14 +124,14 @@ pub enum PartsError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Pid(pub u32);
 
-/// Reason why a process runs.
+/// Reason why a process is run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Woken {
     /// The process runs for the first time.
     Started,
     /// The request that the process submitted under this name was answered.
     Done(u64),
-    /// A time came for which the process had asked with [`Host::wake_at`].
+    /// The time has come for which the process had asked with [`Host::wake_at`].
     Timer,
     /// Stripes are free again, after the process was blocked, or a request has got the token for
     /// which its thread slept.
@@ -140,9 +140,9 @@ pub enum Woken {
     Told(u64),
 }
 
-/// A simulated process that uses a volume. When it is woken it does what it can. Before it returns
-/// it asks the [`Host`] for the wake-ups that it waits for. A caller that knows its type reads its
-/// results ([`Machine::process`]).
+/// A simulated process that uses a volume. When it is woken it does everything that is possible
+/// without waiting, and before it returns it asks the [`Host`] for the wake-ups that it waits for.
+/// A caller that knows the type of a process can read its results ([`Machine::process`]).
 pub trait Process: Any {
     /// Runs until the process has to wait. `woken` is the reason why it runs.
     fn run(&mut self, host: &mut Host, woken: Woken);
@@ -203,7 +203,7 @@ impl Machine {
         pid
     }
 
-    /// The process with this number, as its own type.
+    /// The process with this number, as a value of its own type.
     ///
     /// # Panics
     /// Panics if there is no such process or it has another type.
@@ -213,7 +213,7 @@ impl Machine {
         process.downcast_ref().expect("the process is of this type")
     }
 
-    /// Whether all processes may be stopped and none is to run now.
+    /// Whether all processes are done and none is about to run.
     #[must_use]
     pub fn is_over(&self) -> bool {
         self.host.ready.is_empty() && self.processes.iter().all(|process| process.is_done())
@@ -226,7 +226,7 @@ impl Machine {
     }
 
     /// Runs until all processes are done, no event is left, or the next event is later than
-    /// `until`. Returns which of these it was.
+    /// `until`. Returns the one of these that ended the run.
     pub fn run(&mut self, until: Time) -> Ran {
         loop {
             while let Some((pid, woken)) = self.host.ready.pop_front() {

@@ -1,8 +1,8 @@
 //! Samples of a machine over virtual time: stripes, queue depths, bytes moved, CPU work.
 //!
 //! The state is read (*looked at*) at even intervals of virtual time, and one or more looks make a
-//! sample. Nothing happens between two events, so a look between them sees the state that held all
-//! the time. The number of stored samples is bounded: when there are too many, pairs of them are
+//! sample. Nothing happens between two events, so a look sees the state that has held since the
+//! last event. The number of stored samples is bounded: when there are too many, pairs of them are
 //! merged. Sampling is off by default.
 
 use weft_engine::StripesInUse;
@@ -32,9 +32,9 @@ pub struct Sample {
     looks: u64,
     /// Stripes in use.
     pub active: Count,
-    /// Stripes that are delayed, so that more writes may fill them before they preread.
+    /// Stripes that are delayed before they preread, so that more writes may fill them.
     pub delayed: Count,
-    /// Stripes that may preread, but only when no stripe is ready.
+    /// Stripes that may preread, but only while no stripe is ready.
     pub held: Count,
     /// Stripes that are ready to be handled.
     pub ready: Count,
@@ -61,9 +61,9 @@ pub struct Sums {
     pub engine: Span,
     /// Bytes of answered requests to the volume.
     pub answered: Bytes,
-    /// Bytes that disks were told to read.
+    /// Bytes of read commands to disks.
     pub read: Bytes,
-    /// Bytes that disks were told to write.
+    /// Bytes of write commands to disks.
     pub written: Bytes,
 }
 
@@ -89,8 +89,8 @@ impl History {
         self.next < before
     }
 
-    /// Takes the looks that are due before the time `before`. `view` is the state that has held
-    /// since the last event.
+    /// Takes the looks that are due before the time `before`. `view` is the machine's state since
+    /// the last event.
     pub(super) fn look(&mut self, before: Time, view: &View) {
         while self.is_due(before) {
             let due = (before.0 - 1 - self.next.0) / self.look.0 + 1;

@@ -1,8 +1,8 @@
 //! Workload `dd if=/dev/zero of=/dev/mdX bs=… count=…`.
 //!
 //! The process fills the page cache of the block device with one `write` after the other, is
-//! throttled by it, and closes the device. The last close writes back all dirty pages, and `dd`
-//! reads the clock after that.
+//! throttled by the page cache, and closes the device. The last close writes back all dirty pages,
+//! and `dd` reads the clock after that.
 //!
 //! Source   experiments.md §1.1; coreutils `dd.c` for when the clock is read
 

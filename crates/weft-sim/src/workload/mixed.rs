@@ -82,8 +82,8 @@ impl Running {
         Bytes(self.dd(machine).done().0 + self.jobs(machine).map(of).sum::<u64>())
     }
 
-    /// Time at which the last process was done; `None` if `dd` is not done. Call it after the run
-    /// has ended.
+    /// Time at which the last process was done; `None` if `dd` is not done. To be called after the
+    /// run has ended.
     #[must_use]
     pub fn ended(&self, machine: &Machine) -> Option<Time> {
         let closed = self.dd(machine).closed?;

@@ -5,10 +5,11 @@
 //! closes its file at the end of a phase. A phase lasts from the start of its threads until the
 //! last one has closed its file, so the fsyncs are included.
 //!
-//! No content of a file stays in memory once it is written: every read goes to the volume. The
-//! files were twice as large as the memory, so sequential reads would have found nothing there, and
-//! random reads at most half. Sequential reads run ahead by a window of 128 KiB. If anything was
-//! written, an fsync ends with a record of 32 KiB in the file system's log.
+//! No content of a file stays in memory once it is written: every read goes to the volume. In the
+//! measured runs the files were twice as large as the memory, so sequential reads would have found
+//! nothing in it, and random reads at most half of their data. Sequential reads run ahead by a
+//! window of 128 KiB. If anything was written, an fsync ends with a record of 32 KiB in the file
+//! system's log.
 //!
 //! Source   experiments.md §1.1; tiobench's `tiotest.c` for what is timed
 
@@ -99,7 +100,7 @@ impl Timed {
 }
 
 impl Tiobench {
-    /// Arguments of the runs that patch 000 measured. Threads and block size differ between its
+    /// Arguments of the runs that patch 000 reports. Threads and block size differ between these
     /// runs.
     #[must_use]
     pub fn published(threads: u32, block: Bytes, log: ByteRange, seed: u64) -> Self {
@@ -113,8 +114,8 @@ impl Tiobench {
         Bytes(self.size.0 / u64::from(self.threads) / self.block.0 * self.block.0)
     }
 
-    /// Adds the workload to a machine that has a page cache. The process that is returned is a
-    /// [`Run`].
+    /// Adds the workload to a machine that has a page cache. Returns the number of the process that
+    /// starts the threads, a [`Run`].
     ///
     /// # Panics
     /// Panics if there are no threads or no phases, if a block is not a whole number of pages, or
@@ -144,7 +145,7 @@ pub struct Run {
     children: Vec<Pid>,
     phases: Vec<Phase>,
     block: Bytes,
-    /// Threads that are still in the phase.
+    /// Number of threads that are still in the phase.
     left: usize,
     timed: Vec<Timed>,
 }
@@ -211,7 +212,8 @@ const WINDOW: u64 = 128 << 10;
 /// Bytes that an fsync after writes adds to the log.
 const LOG_RECORD: u64 = 32 << 10;
 
-/// Name of a request that writes to the log. A request that reads is named by its window.
+/// Name of a request that writes to the log. Requests that read have the number of their window as
+/// name.
 const LOG_WRITE: u64 = u64::MAX;
 
 /// A thread of `tiotest`, which carries out the operations of each phase.
@@ -242,14 +244,14 @@ enum State {
 #[derive(Debug)]
 struct Operations {
     phase: Phase,
-    /// Number of all operations. `done` is the number of finished ones.
+    /// Number of operations in the phase. `done` is the number of finished ones.
     count: u64,
     done: u64,
     /// Pages that are left of the current operation; empty before it begins.
     pages: Range<u64>,
     balances: bool,
-    /// Number of windows requested so far. `reading` has the number of outstanding requests of
-    /// each.
+    /// Number of windows requested so far. `reading` maps windows to their numbers of outstanding
+    /// requests.
     windows: u64,
     reading: BTreeMap<u64, u32>,
 }

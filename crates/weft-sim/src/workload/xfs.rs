@@ -18,9 +18,9 @@ use crate::machine::Place;
 pub struct Xfs {
     groups: u64,
     group: u64,
-    /// Offset of the first file within its group.
+    /// Offset in bytes of the first file within its group.
     first: u64,
-    /// Bytes that each file may have in its group.
+    /// Room in bytes for each file in its group.
     room: u64,
     log: ByteRange,
 }
@@ -32,8 +32,8 @@ const GROUPS: u64 = 16;
 const LOG: Bytes = Bytes::mib(32);
 
 impl Xfs {
-    /// A file system for a volume of this size, chunk and full stripe, with files of at most `room`
-    /// bytes.
+    /// Lays out a file system for a volume of this size, chunk and full stripe, with files of at
+    /// most `room` bytes.
     ///
     /// # Panics
     /// Panics if a group has no room for such a file beside the log.

@@ -31,8 +31,8 @@ pub(in crate::drive) struct SeekPoints {
 }
 
 impl Seek {
-    /// The curve through `points` for this number of cylinders; `None` if the curve would fall
-    /// anywhere.
+    /// Curve through `points` for this number of cylinders; `None` if the curve would fall
+    /// somewhere.
     pub(in crate::drive) fn through(
         points: SeekPoints,
         cylinders: u32,
@@ -76,7 +76,7 @@ pub(super) struct Arm {
 pub(super) struct Approach {
     /// Time of the move, the switch of heads and the settling.
     pub(super) seek: u64,
-    /// Time for which the arm then waits until the sector is under the head.
+    /// Time for which the arm then waits until the platter has turned to the sector.
     pub(super) rotation: u64,
 }
 
@@ -137,7 +137,7 @@ impl Arm {
         Approach { seek: moved, rotation }
     }
 
-    /// Whether a sector is the one after the last access.
+    /// Whether a sector directly follows the last access.
     pub(super) fn is_before(&self, sector: u64) -> bool {
         self.next == sector
     }

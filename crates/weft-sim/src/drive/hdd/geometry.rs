@@ -1,4 +1,4 @@
-//! Geometry of a hard disk: zones, tracks and skew, from a sector number to a place and an angle.
+//! Geometry of a hard disk: zones, tracks and skew, which give each sector a place and an angle.
 //!
 //! Sectors fill a track, then the tracks of all heads of a cylinder, then the next cylinder
 //! inwards. Cylinders are grouped into zones; the tracks of outer zones have more sectors:
@@ -19,8 +19,8 @@
 //! ```
 //!
 //! Angles within a track are counted from the index mark and rounded down, and not added up: the
-//! times of the pieces of a track add up to that of the whole track to the nanosecond, and a piece
-//! that follows another one never misses its sector.
+//! times of the pieces of a track add up to that of the whole track to the nanosecond, and an
+//! access that follows another one never misses its first sector.
 //!
 //! Units    nanoseconds, sectors of 512 bytes
 //! Source   `experiments.md` §2.1 (1); the form of the rate is that of Hitachi's drive
@@ -190,13 +190,13 @@ impl Geometry {
         }
     }
 
-    /// Time that `count` sectors of one track take, ns.
+    /// Time that `count` sectors from `at` on, all on one track, take to pass under the head, ns.
     fn within(&self, at: &Place, count: u64) -> u64 {
         let angle = |sector: u64| sector * self.turn / at.sectors_per_track;
         angle(at.sector + count) - angle(at.sector)
     }
 
-    /// Moves to the start of the next track. Returns the time that the switch takes, ns.
+    /// Moves `at` to the start of the next track. Returns the time that the switch takes, ns.
     fn to_next_track(&self, at: &mut Place) -> u64 {
         at.sector = 0;
         at.head += 1;

@@ -1,14 +1,15 @@
 //! Hard disk: command queue, choice of the next access, destaging and flushes.
 //!
-//! One arm carries out one access at a time. When it is free, it takes the access that can begin
-//! its transfer soonest, with move and rotation. Candidates are the commands that wait for it. If
-//! none waits, too much is dirty or a flush waits, the oldest dirty extents (the *destage window*)
-//! are candidates too. A command that has waited longer than the age limit goes first. Reads that
-//! continue each other form a run and are served in order of arrival: a read waits for an older
-//! read that it begins in or right behind, and the head does not read on while an older read that
-//! it has passed waits just behind. Without any command, the head reads on behind the last read.
-//! Before the arm sets out for a command, the controller's overhead passes, and the choice is made
-//! at its end; only an access that continues under the head starts at once.
+//! One arm carries out one access at a time. When it is free, it takes the access with the transfer
+//! that can begin soonest, after move and rotation. Candidates are the commands that wait for it.
+//! If no command waits, if too much is dirty, or if a flush waits, the oldest dirty extents (the
+//! *destage window*) are candidates too. A command that has waited longer than the age limit goes
+//! first. Reads that continue each other form a run and are served in order of arrival: a read
+//! waits for an older read that it begins in or right behind, and the head does not read on while
+//! an older read that it has passed waits just behind. Without any command, the head reads on
+//! behind the last read. Before the arm moves for a command, the controller's overhead passes, and
+//! the choice is made at the end of this time; only an access that continues under the head starts
+//! at once.
 //!
 //! ```text
 //!     read    in a cache ─────────────────────────────▶ link ─▶ done
@@ -57,10 +58,10 @@ pub(super) struct HddParameters {
     pub(super) queue_depth: u32,
     /// Time to decode a command.
     pub(super) command_overhead: Span,
-    /// Age at which a command goes before all younger ones.
+    /// Waiting time after which a command goes before all younger commands.
     pub(super) age_limit: Span,
     pub(super) link_bytes_per_second: u64,
-    /// Time for which each command occupies the link in addition to that of its bytes.
+    /// Time for which each command occupies the link in addition to the transfer of its bytes.
     pub(super) link_overhead: Span,
     /// Number of segments of the read cache. `read_segment` is the size of each; zero for no read
     /// cache.
@@ -86,7 +87,8 @@ pub struct Hdd {
     active: Option<Active>,
     /// Whether the last access was a destage.
     destaged_last: bool,
-    /// Time at which the controller will have chosen the next command for the arm.
+    /// Time at which the controller will have chosen the next command for the arm; `None` while it
+    /// is not choosing.
     choosing: Option<Time>,
     events: Events<Event>,
     link: Link,
@@ -144,7 +146,7 @@ enum Event {
     Chosen,
     /// A write for which the cache has room has arrived over the link and is decoded.
     Taken(Command),
-    /// Enough has reached the platters for the next write to have room.
+    /// The next write has room in the cache, because enough has reached the platters.
     Room,
     /// The bytes of a write that bypasses the cache have arrived over the link.
     Came(Command),
@@ -275,7 +277,7 @@ impl Hdd {
         }
     }
 
-    /// Starts a read: answers it from a cache, or lets it wait for the arm.
+    /// Starts a read: answers it from a cache, or adds it to the commands that wait for the arm.
     fn read(&mut self, now: Time, command: &Command) {
         let (first, end) = (command.first.0, command.first.0 + command.length.0);
         self.catch_up(now);
@@ -396,7 +398,8 @@ impl Hdd {
         self.use_arm(now);
     }
 
-    /// Completes the flushes for which everything has been destaged, in order of arrival.
+    /// Completes, in order of arrival, the flushes for which all dirty data of their epoch has been
+    /// destaged.
     fn end_flushes(&mut self, now: Time) {
         while let Some(Flush { tag, epoch, .. }) = self.flushes.front().copied() {
             if !self.dirty.is_clean_until(epoch) {
@@ -429,7 +432,7 @@ impl Hdd {
         }
     }
 
-    /// Chooses the arm's next access and starts it.
+    /// Chooses the arm's next access and starts it, after the controller's overhead has passed.
     fn set_out(&mut self, now: Time) {
         self.catch_up(now);
         if let Some(stands) = self.reads.stands_at() {
@@ -489,7 +492,7 @@ impl Hdd {
         self.events.plan(until, Event::Arm);
     }
 
-    /// Completes the waiting reads for which the disk's readahead has read all sectors.
+    /// Completes the waiting reads of which the readahead has read all sectors.
     fn answer_from_stream(&mut self, now: Time) {
         let mut index = 0;
         while index < self.waiting.len() {
@@ -558,8 +561,9 @@ impl Hdd {
         best.map(|(_, choice)| choice)
     }
 
-    /// Whether an older read goes before this one: a read that this one continues, or, if the head
-    /// would only have to read on, a read that the head has passed. False for the oldest read.
+    /// Whether an older read has to be served before the read `it`: one that `it` continues or, if
+    /// the head would only have to read on for `it`, one that the head has passed. False for the
+    /// oldest read.
     fn is_behind_older(&self, it: &Waiting, reads_on: bool) -> bool {
         let passed = |older: &Waiting| reads_on && self.reads.passed(older.first, older.end);
         let continues = |older: &Waiting| older.first < it.first && it.first <= older.end;

@@ -2,8 +2,8 @@
 //!
 //! The memory is divided into segments, each with one range of sectors; the least recently used
 //! segment is replaced first. After a read the head stays and continues to read into the read's
-//! segment, until another command moves the arm or a whole segment has been read ahead. This is the
-//! *stream*. Its progress is computed when it is needed.
+//! segment, until another command moves the arm or a whole segment has been read ahead. This
+//! readahead is the *stream*. Its progress is computed when it is needed.
 //!
 //! Source   `experiments.md` §2.1 (4)
 
@@ -27,7 +27,7 @@ struct Segment {
     used: u64,
 }
 
-/// The stream: the head reads ahead behind a read.
+/// State of the stream, the readahead behind a read.
 #[derive(Clone, Copy, Debug)]
 struct Stream {
     segment: usize,
@@ -65,8 +65,8 @@ impl ReadCache {
         self.segments.iter().filter(holds).map(|s| s.end).max().unwrap_or(start)
     }
 
-    /// Adds what the stream has read by `now`. Returns its end if it has ended, as the position of
-    /// the arm.
+    /// Adds the sectors that the stream has read by `now` to its segment. If the stream has ended,
+    /// returns its end as the position of the arm.
     pub(super) fn catch_up(&mut self, geometry: &Geometry, now: u64) -> Option<u64> {
         let stream = self.stream?;
         let elapsed = now.saturating_sub(stream.since);
@@ -83,7 +83,7 @@ impl ReadCache {
     }
 
     /// Time at which the stream will have read this range; `None` without a stream, or if the range
-    /// does not continue what the stream's segment has.
+    /// does not continue the content of the stream's segment.
     pub(super) fn read_by(&self, geometry: &Geometry, start: u64, end: u64) -> Option<u64> {
         let stream = self.stream?;
         let segment = &self.segments[stream.segment];
@@ -95,7 +95,7 @@ impl ReadCache {
     }
 
     /// Whether the head has passed this range: the stream began behind the start of the range, and
-    /// at most a segment behind its end.
+    /// at most one segment behind the end of the range.
     pub(super) fn passed(&self, start: u64, end: u64) -> bool {
         let before =
             |stream: Stream| start < stream.began && stream.began <= end + self.segment_sectors;
@@ -113,8 +113,8 @@ impl ReadCache {
         self.stream.map(|stream| self.segments[stream.segment].end)
     }
 
-    /// Continues the stream behind a read that it reached and that ended at `now`, before sector
-    /// `end`.
+    /// Continues the stream after a read that the head reached by reading on. The read ended at
+    /// `now`, before sector `end`.
     pub(super) fn extend(&mut self, geometry: &Geometry, end: u64, now: u64) {
         let Some(stream) = &mut self.stream else { return };
         let segment = &mut self.segments[stream.segment];
@@ -130,7 +130,8 @@ impl ReadCache {
         }
     }
 
-    /// Lets the stream read on further, because the host has read its segment up to `end`.
+    /// Moves the end of the stream further, if its segment contains the range that the host has
+    /// read.
     pub(super) fn follow(&mut self, geometry: &Geometry, start: u64, end: u64) {
         let Some(stream) = &mut self.stream else { return };
         let segment = &self.segments[stream.segment];

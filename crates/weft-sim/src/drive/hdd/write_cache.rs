@@ -19,7 +19,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 pub(super) struct WriteCache {
     /// Extents by age, oldest first; the destage window is the first few of them.
     extents: BTreeMap<u64, Extent>,
-    /// Age of each extent, by its first sector.
+    /// Age of each extent (its key in `extents`), by the extent's first sector.
     starts: BTreeMap<u64, u64>,
     aged: u64,
     /// Number of sectors that occupy room: reserved, dirty, or on their way to the platters.
@@ -35,8 +35,8 @@ pub(super) struct WriteCache {
     passed_over: usize,
     /// Boundaries of the host's write commands, if pieces end there.
     commands: Option<BTreeSet<u64>>,
-    /// End of the last piece, and the number of sectors that were destaged contiguously up to it
-    /// and have not yet counted as passing over the oldest extent.
+    /// Sequential destaging: end of the last piece, and the number of contiguous sectors up to it
+    /// that have not yet counted as passing over the oldest extent.
     row: (u64, u64),
 }
 
@@ -50,8 +50,8 @@ pub(super) struct Extent {
 }
 
 impl WriteCache {
-    /// A cache for `limit` sectors. With `by_command`, pieces end where a write command of the host
-    /// ended.
+    /// A cache with room for `limit` sectors. With `by_command`, pieces end where a write command
+    /// of the host ended.
     pub(super) fn new(limit: u64, by_command: bool) -> Self {
         Self {
             commands: by_command.then(BTreeSet::new),
@@ -239,8 +239,8 @@ impl WriteCache {
         (start, end - start)
     }
 
-    /// Frees the room of the piece being destaged up to this sector, because so much is on the
-    /// platters.
+    /// Frees the room of the piece that is being destaged up to this sector, which has been written
+    /// to the platters.
     pub(super) fn passed(&mut self, sector: u64) {
         let (start, end, _) = self.leaving.as_mut().expect("a piece is leaving");
         let sector = sector.clamp(*start, *end);
@@ -259,7 +259,7 @@ impl WriteCache {
         }
     }
 
-    /// Removes dirty sectors that a write without the cache has replaced.
+    /// Removes dirty sectors that a write past the cache has replaced.
     pub(super) fn supersede(&mut self, geometry: &Geometry, start: u64, end: u64) {
         if let Some(commands) = &mut self.commands {
             forget(commands, start, end);
@@ -289,7 +289,7 @@ impl WriteCache {
         closed
     }
 
-    /// Whether this epoch and all before it are on the platters.
+    /// Whether this epoch and all earlier ones are on the platters.
     pub(super) fn is_clean_until(&mut self, epoch: u64) -> bool {
         while self.live.front().is_some_and(|(of, count)| *count == 0 && *of < self.epoch) {
             self.live.pop_front();

@@ -1,4 +1,4 @@
-//! Keys of a drive model: the value of each, with its unit and range.
+//! Keys of a drive model: reading of their values, with units and ranges.
 
 use super::ModelError;
 use std::collections::BTreeSet;

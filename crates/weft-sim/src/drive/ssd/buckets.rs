@@ -1,4 +1,4 @@
-//! Full rows of the mapping by their number of valid slots, for the choice of what to collect.
+//! Full rows of the mapping, sorted by their number of valid slots: garbage collection prefers few.
 
 use super::mapping::NONE;
 
@@ -8,9 +8,10 @@ pub(super) struct Buckets {
     first: Vec<u32>,
     next: Vec<u32>,
     before: Vec<u32>,
-    /// By row: the list that it is on, and so its number of valid slots; [`NONE`] if it is on none.
+    /// By row: number of the list that it is on, which is the row's number of valid slots; [`NONE`]
+    /// if it is on no list.
     pub(super) of: Vec<u32>,
-    /// Number of a list before which all lists are empty.
+    /// Lower bound of the numbers of lists that have a row.
     least: u32,
 }
 
@@ -57,7 +58,7 @@ impl Buckets {
         }
     }
 
-    /// A row with the fewest valid slots, and their number; `None` if no row is on a list.
+    /// A row with the fewest valid slots, and the number of these; `None` if no row is on a list.
     pub(super) fn least(&mut self) -> Option<(u32, u32)> {
         while self.first[self.least as usize] == NONE {
             if self.least as usize + 1 == self.first.len() {

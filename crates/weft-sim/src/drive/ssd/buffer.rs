@@ -36,9 +36,9 @@ impl Buffer {
         }
     }
 
-    /// Reserves room for pages. Returns false if the room does not suffice and a program in
-    /// progress will make more. Without a program in progress the room is granted even beyond the
-    /// limit, because the open program waits for more pages however small the buffer is.
+    /// Reserves room for pages. Returns false if there is too little room and a program in progress
+    /// will free some. Without a program in progress the room is granted even beyond the limit,
+    /// because the open program needs more pages to become full, however small the buffer is.
     pub(super) fn promise(&mut self, pages: u64) -> bool {
         let waits = self.taken == self.open.len() as u64;
         let fits = self.taken + pages <= self.limit || waits;
@@ -54,7 +54,8 @@ impl Buffer {
         *self.pages.entry(page).or_insert(0) += 1;
     }
 
-    /// Makes a program of all pages added since the last one. Returns its number.
+    /// Makes a program of all pages that were added since the last one. Returns the number of the
+    /// program.
     pub(super) fn program(&mut self) -> u64 {
         self.programs.push_back(Some(std::mem::take(&mut self.open)));
         self.next_program() - 1

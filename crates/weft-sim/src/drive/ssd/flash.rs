@@ -37,7 +37,7 @@ pub(in crate::drive) struct FlashParameters {
     pub(in crate::drive) suspend: Option<Span>,
 }
 
-/// Work of a die that is done in order, behind all reads.
+/// Operation that a die carries out in order, after all waiting reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Op {
     /// Programs a superpage of the host's data; the number is that of the program in the buffer.
@@ -52,12 +52,12 @@ pub(super) enum Op {
     Erase,
 }
 
-/// Recipient of what a die reads.
+/// Recipient of the data that a die reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reader {
     /// A read command: its index and the number of its bytes in this read.
     Command { command: u32, bytes: u32 },
-    /// Readahead: the number of the superpage.
+    /// Readahead of the superpage with this number.
     Ahead(u64),
 }
 
@@ -76,8 +76,9 @@ enum Running {
 #[derive(Clone, Debug, Default)]
 struct Die {
     running: Option<(Running, Time)>,
-    /// Number of operations begun so far. It tells the end of the running operation from that
-    /// planned for an interrupted one.
+    /// Number of operations that the die has begun or continued. Events carry it, so that the end
+    /// that was planned for an interrupted operation can be told from that of the running
+    /// operation.
     begun: u32,
     /// The interrupted operation, its remaining time, and how often it was interrupted.
     suspended: Option<(Op, Span, u32)>,
@@ -108,7 +109,7 @@ impl Flash {
         }
     }
 
-    /// Queues a read of `slots` slots of a die for `reader`.
+    /// Queues a read of `slots` slots on a die, with the data for `reader`.
     pub(super) fn read(
         &mut self,
         now: Time,
@@ -122,15 +123,15 @@ impl Flash {
         self.begin(now, die, pause, events);
     }
 
-    /// Queues work that the die does in order, behind all reads.
+    /// Queues an operation that the die carries out in order, after all waiting reads.
     pub(super) fn work(&mut self, now: Time, die: u32, op: Op, events: &mut Events<Event>) {
         self.dies[die as usize].queue.push_back(op);
         self.stage(now, die);
         self.begin(now, die, Span::ZERO, events);
     }
 
-    /// Interrupts the program or erasure that a die is carrying out, if that is possible. Returns
-    /// the time that the interruption takes, zero if there was none.
+    /// Interrupts the program or erasure that a die is carrying out, if the drive can do that.
+    /// Returns the time that the interruption takes; zero if there was none.
     fn interrupt(&mut self, now: Time, die: u32) -> Span {
         let Some(pause) = self.parameters.suspend else { return Span::ZERO };
         let die = &mut self.dies[die as usize];
@@ -146,7 +147,7 @@ impl Flash {
         pause
     }
 
-    /// Transfers the bytes of the next work to the die, unless other work is prepared already.
+    /// Transfers the bytes of the next operation to the die, unless an operation is staged already.
     fn stage(&mut self, now: Time, index: u32) {
         let die = &mut self.dies[index as usize];
         if die.staged.is_some() {
@@ -171,8 +172,8 @@ impl Flash {
         *channel
     }
 
-    /// Starts the next work of a die, if it is idle, after `pause` for a read that interrupted
-    /// something.
+    /// Starts the next operation of a die, if the die is idle, after the time `pause` for a read
+    /// that interrupted an operation.
     fn begin(&mut self, now: Time, index: u32, pause: Span, events: &mut Events<Event>) {
         let die = &mut self.dies[index as usize];
         if die.running.is_some() {

@@ -18,14 +18,14 @@
 //!
 //! **Scaled.** A map of a whole drive would need a byte of memory for each KiB of it. Only
 //! `simulated` pages are mapped; regions of 1 MiB of the drive's addresses are folded onto them in
-//! order, several onto one. This preserves what determines how much is moved: the share of the
-//! drive that is written, whether at random or in order, and the over-provisioning. It does not
-//! preserve which of two regions that fold onto one holds data (so a discard counts only if it
-//! covers all regions of a fold), nor random writes of units near the size of a row, 1 to 2 MiB,
-//! which here make garbage of whole rows and in a real drive do not.
+//! order, several onto one. This preserves the properties that determine how many slots are moved:
+//! the share of the drive that is written, whether at random or in order, and the
+//! over-provisioning. It does not preserve which of two regions that fold onto one holds data (so a
+//! discard counts only if it covers all regions of a fold), nor random writes of units near the
+//! size of a row, 1 to 2 MiB, which here make garbage of whole rows and in a real drive do not.
 //!
-//! In a fresh drive all rows of the whole drive are free: until as much has been written,
-//! collection in the scaled map costs nothing.
+//! In a fresh drive all rows of the whole drive are free: until as much as the whole drive holds
+//! has been written, collection in the scaled map costs nothing.
 //!
 //! Source   `experiments.md` §2.2; greedy collection as in every page-level model since
 //!          Hu, Eleftheriou, Haas, Iliadis, Pletka, "Write amplification analysis", SYSTOR 2009
@@ -35,7 +35,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use weft_units::rng::Rng;
 
-/// Stands for no page, no slot or no row.
+/// Marker for no page, no slot or no row.
 pub(super) const NONE: u32 = u32::MAX;
 /// Number of pages in a region, 1 MiB.
 const REGION: u64 = 256;
@@ -177,7 +177,7 @@ impl Mapping {
     }
 
     /// The mapping after everything was written once in order and twice at random, page by page.
-    /// Because one takes a quarter of a second, those of the last four shapes are kept.
+    /// Making one takes a quarter of a second, so those of the last four shapes are kept.
     pub(super) fn steady(shape: Shape) -> Self {
         static STEADY: Mutex<Vec<(Shape, Arc<OnceLock<Mapping>>)>> = Mutex::new(Vec::new());
         let steady = {
@@ -337,9 +337,9 @@ impl Mapping {
         }
     }
 
-    /// Chooses the next victim: the full row with the most garbage, of all rows or of as many
-    /// random rows as the shape's `choices` says. If that row has no garbage, the oldest young row
-    /// is chosen. `None` if there is no such row.
+    /// Chooses the next victim: the full row with the most garbage, either of all rows or of as
+    /// many random rows as `choices` of the shape says. If the row found has no garbage, the oldest
+    /// young row is chosen instead. `None` if there is no such row.
     fn choose(&mut self) -> Option<Victim> {
         let (row, valid) = if self.shape.choices == 0 {
             self.full.least()?
@@ -363,7 +363,7 @@ impl Mapping {
         Some(Victim { row, next: 0, valid, garbage })
     }
 
-    /// Moves up to `moves` slots of the victim, which becomes free once it has no valid slots.
+    /// Moves up to `moves` valid slots of the victim, which becomes a free row once it has none.
     /// Returns whether there was a victim.
     fn empty_one(&mut self, mut moves: u64, work: &mut impl FnMut(Work)) -> bool {
         let Some(mut victim) = self.victim.take().or_else(|| self.choose()) else { return false };
@@ -426,7 +426,7 @@ mod tests {
         Shape { pages: 1 << 20, simulated: 1 << 15, over_provisioning, dies, superpage, choices }
     }
 
-    /// Host slots, moved slots, padding and erased rows of some work.
+    /// Numbers of host slots, moved slots, padding and erased rows, summed over some work.
     #[derive(Clone, Copy, Debug, Default)]
     struct Sum {
         host: u64,

@@ -107,7 +107,8 @@ pub struct Ssd {
     flushes: VecDeque<u64>,
     /// Whether anything was written since the last round of flushes began.
     is_dirty: bool,
-    /// Number of rows erased so far. As many rows as a block has pages stand for a block of a die.
+    /// Number of rows erased so far. A block of a die counts as erased once as many rows were
+    /// erased as a block has pages.
     rows_erased: u64,
     spread: Spread,
     held: u32,
@@ -124,7 +125,7 @@ enum Event {
     Arrived(Reader),
     /// The bytes of a write have been transferred over the link.
     Written(Command),
-    /// The round of flushes is complete.
+    /// The round of flushes in progress is complete.
     Flushed,
     /// The command with this tag is complete.
     Done(u64),
@@ -137,7 +138,7 @@ struct Reading {
     left: u32,
     /// Whether the fixed overhead that the command has on the link was counted.
     is_announced: bool,
-    /// Random time by which the command exceeds the smallest latency.
+    /// Random part of the command's latency, in addition to the smallest latency.
     late: Span,
 }
 
@@ -145,7 +146,8 @@ struct Reading {
 #[derive(Clone, Debug, Default)]
 struct Ahead {
     is_here: bool,
-    /// Whether the superpage is no longer needed: it is dropped once it has been read.
+    /// Whether the superpage is no longer needed; if it is still being read, it is dropped when it
+    /// has been read.
     is_used: bool,
     /// Read commands that wait for the superpage, each with the number of its bytes.
     waiting: Vec<(u32, u32)>,
@@ -155,7 +157,8 @@ struct Ahead {
 #[derive(Clone, Debug)]
 struct Flushing {
     tags: Vec<u64>,
-    /// The round waits for all programs with lower numbers.
+    /// Number of the first program that the round does not wait for: all programs with lower
+    /// numbers must complete.
     until: u64,
     is_mapping: bool,
 }
@@ -336,7 +339,7 @@ impl Ssd {
         }
     }
 
-    /// Adds a read to the streams. Returns the range of superpages to read ahead, if there is one.
+    /// Assigns a read to a stream. Returns the range of superpages to read ahead, if there is one.
     fn follow(&mut self, first: u64, end: u64) -> Option<(u64, u64)> {
         let superpage = u64::from(self.parameters.shape.superpage) * PAGE;
         let window = self.parameters.read_ahead.0;
@@ -506,7 +509,7 @@ impl Ssd {
         }
     }
 
-    /// Handles the end of work of a die.
+    /// Handles the end of an operation of a die.
     fn ended(&mut self, now: Time, op: Op) {
         match op {
             Op::Host(number) => {
@@ -540,7 +543,8 @@ impl Ssd {
         self.go_on_flushing(now);
     }
 
-    /// Programs the map for the round of flushes, once everything before it has been programmed.
+    /// Starts to program the map for the round of flushes, once all earlier programs have
+    /// completed.
     fn go_on_flushing(&mut self, now: Time) {
         let Some(flushing) = &mut self.flushing else { return };
         if flushing.is_mapping || !self.buffer.ended_before(flushing.until) {

@@ -14,7 +14,7 @@
 //! 114 µs, twice what its maker calls typical, whether that is the mean or the median. Only whole
 //! numbers are used, so that a seed gives the same times on any host.
 //!
-//! The spread is only latency: it occupies no die and no link. Reads from the buffer or of pages
+//! The spread adds only latency: it occupies no die and no link. Reads from the buffer or of pages
 //! that were read ahead, and writes that continue an earlier write, take the smallest time.
 
 use weft_units::Span;
@@ -40,9 +40,9 @@ impl Spread {
     }
 }
 
-/// Upper bound of the square roots of 32-bit numbers.
+/// Upper bound (exclusive) of the square roots of 32-bit numbers.
 const WHOLE: u64 = 1 << 16;
-/// Root that gives the longest time that is drawn. It bounds the time and models nothing.
+/// Smallest root that is used. It bounds the times that are drawn at 255 steps, and models nothing.
 const ROOT_MIN: u64 = WHOLE / 256;
 
 #[cfg(test)]

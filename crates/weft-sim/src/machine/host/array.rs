@@ -1,4 +1,4 @@
-//! Volumes of a simulated machine, and how byte ranges map to the stripes of an array.
+//! Volumes of a simulated machine, and the stripes that byte ranges of an array take.
 
 use weft_engine::assemble::{Assembly, Candidate, Options, assemble};
 use weft_engine::layout::geometry::Geometry;

@@ -1,4 +1,4 @@
-//! Flush order checker: what must be durable on each member when a flush is answered.
+//! Flush order checker: writes that must be durable on each member when a flush is answered.
 //!
 //! A flush request promises that all writes which had completed when it arrived are durable when it
 //! is answered. So each member must have received a flush after the last of these writes completed,
@@ -17,7 +17,7 @@ use weft_engine::knobs::FlushRule;
 use weft_engine::{Input, MemberOp, RequestOp, Token};
 use weft_units::MemberIndex;
 
-/// State of each member's writes and flushes, and what unanswered flush requests promise.
+/// State of each member's writes and flushes, and the promises of unanswered flush requests.
 #[derive(Debug)]
 pub(super) struct FlushOrder {
     members: Vec<Written>,
@@ -162,7 +162,8 @@ mod tests {
         FlushRule::Serial,
     ];
 
-    /// Clients that write with `O_SYNC` on a RAID 10 of members with caches.
+    /// Runs clients that write with `O_SYNC` on a RAID 10 of members with caches. Returns the
+    /// checker's counts.
     fn run(rule: FlushRule, planted: Option<Mutant>) -> FlushOrderCounts {
         let knobs = Knobs { flush_batch: rule, ..Knobs::md() };
         let parts = MachineParts::raid5("ssd-sata-dc-2019", Bytes::kib(512), knobs);
@@ -190,8 +191,8 @@ mod tests {
         }
     }
 
-    /// A write to one disk and a flush of another. The two are members of one volume, or each is a
-    /// volume of its own.
+    /// Counts after a write to one disk and a flush of another. The two are members of one volume,
+    /// or each is a volume of its own.
     fn flush_beside_a_write(volumes: usize) -> FlushOrderCounts {
         let mut order = FlushOrder::new(FlushRule::Batch, [true, true].into_iter(), volumes);
         let op = MemberOp::Write { at: Sectors(0), from: Segments::new(), fua: false };

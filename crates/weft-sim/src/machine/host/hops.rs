@@ -1,4 +1,4 @@
-//! Hops between threads in md's flushes: the time until the next thread runs.
+//! Hops between threads in md's flushes: the times from waking a thread until it runs.
 //!
 //! The engine has no work queues, but md's rounds of flushes use them. One hop lies between the
 //! start of a round and the flushes of the members, and a second one between the last answer and
@@ -70,7 +70,8 @@ impl Host {
         }
     }
 
-    /// Whether a member request is a flush that takes hops. If so, its first hop starts now.
+    /// Whether a member request is a flush that is delayed by hops. If so, the first hop starts
+    /// now.
     pub(super) fn takes_hop(&mut self, member: MemberIndex, token: Token, op: &MemberOp) -> bool {
         let rounds =
             matches!(self.flush_rule, FlushRule::Batch | FlushRule::Needed | FlushRule::Serial);
@@ -81,7 +82,7 @@ impl Host {
         hops
     }
 
-    /// Continues with everything that was delayed by a hop which has ended.
+    /// Continues with all inputs and flushes that were delayed by hops which have ended.
     pub(super) fn end_hops(&mut self) {
         while self.hops.next_event().is_some_and(|at| at <= self.now) {
             let (_, hop) = self.hops.waiting.pop_first().expect("next_event found an entry");

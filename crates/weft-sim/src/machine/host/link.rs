@@ -28,7 +28,7 @@ impl SharedLink {
         self.under_way.front().map(|(at, ..)| *at)
     }
 
-    /// The next command that has arrived by now, with its disk.
+    /// Takes the next command that has arrived by now, with the index of its disk's member.
     pub(super) fn arrived(&mut self, now: Time) -> Option<(MemberIndex, Command)> {
         self.next_event().filter(|at| *at <= now)?;
         self.under_way.pop_front().map(|(_, member, command)| (member, command))
@@ -36,8 +36,8 @@ impl SharedLink {
 }
 
 impl Host {
-    /// Puts all disks behind one link of this many bytes per second. Reads pass it like writes,
-    /// before they begin.
+    /// Connects all disks to one link of this many bytes per second. Reads occupy the link like
+    /// writes, before they begin.
     pub fn share_link(&mut self, per_second: Bytes) {
         let link = Link::new(per_second.0);
         self.link = Some(Box::new(SharedLink { link, under_way: VecDeque::new() }));

@@ -1,4 +1,4 @@
-//! Observers of a simulated machine: logs of requests, history of samples, counters.
+//! Observation of a simulated machine: logs of requests, history of samples, counters.
 
 use weft_engine::sched::bfq::BfqStats;
 use weft_engine::{Notice, Snapshot};
@@ -43,7 +43,7 @@ impl Host {
         self.watched().iter().map(|seen| seen.range).collect()
     }
 
-    /// Starts sampling the state of the machine, with this interval between looks.
+    /// Starts sampling the state of the machine once every `every`.
     ///
     /// # Panics
     /// Panics if the interval is zero.

@@ -77,14 +77,14 @@ impl Host {
         }
     }
 
-    /// Runs the engine now, instead of after all processes that can run. Requests submitted later
-    /// belong to another plug.
+    /// Runs the engine now, instead of after all processes that can run. Requests that are
+    /// submitted later thus belong to another plug.
     pub fn settle(&mut self) {
         while self.engine_turn() {}
     }
 
-    /// Runs one turn of the engine (a bounded piece of its work) if it has work and its thread is
-    /// free. Returns whether it did.
+    /// Runs one turn of the engine (a bounded piece of its work) if the engine has work and its
+    /// thread is free. Returns whether a turn was run.
     pub(in crate::machine) fn engine_turn(&mut self) -> bool {
         self.delay_answers();
         let woken = self.engine_woken.is_some_and(|at| at <= self.now);
@@ -254,7 +254,7 @@ impl Host {
     }
 }
 
-/// Value of a computation of a host, which stores no payload: parity agrees with the data.
+/// Result of a computation, for a host that stores no payload: parity always agrees with the data.
 fn without_payload(ops: &[ComputeOp]) -> Value {
     match ops.last() {
         Some(ComputeOp::Compare { .. }) => Value::Differs(Differs::default()),

@@ -1,5 +1,5 @@
-//! Volumes of a simulated host as processes use them: idle time, and threads that sleep until a
-//! disk's queue has a token (`nr_requests`) for their request.
+//! Use of a simulated host's volumes by processes: idle time, and threads that sleep until a disk's
+//! queue has a token (`nr_requests`) for their request.
 
 use std::collections::VecDeque;
 
@@ -8,17 +8,17 @@ use weft_units::{Span, Time, VolumeId};
 use super::super::{Pid, Woken};
 use super::Host;
 
-/// State of one volume that its processes determine.
+/// State of one volume that depends on its processes.
 #[derive(Clone, Debug, Default)]
 pub(super) struct VolumeUse {
     /// Number of requests that are not answered.
     outstanding: u32,
-    /// Time since which no request is outstanding.
+    /// Time of the last answer, since which no request is outstanding; valid only while none is.
     idle_since: Time,
-    /// Sum of the earlier times without requests, without the present one since `idle_since`.
+    /// Sum of the times without requests, except for the present one since `idle_since`.
     idle: Span,
-    /// Sleeping threads. The number says how many requests, of those that had to wait for a token,
-    /// must have got one before the thread is woken.
+    /// Sleeping threads, each with the number of ended waits for tokens at which the thread is
+    /// woken.
     sleepers: VecDeque<(u64, Pid)>,
 }
 
@@ -44,7 +44,8 @@ impl VolumeUse {
 #[derive(Clone, Copy, Debug)]
 pub(in crate::machine) struct TokenWait {
     volume: VolumeId,
-    /// Number of waits for tokens of this volume that end no later than this one, itself included.
+    /// Number of this wait, counted from 1 over all waits for tokens of the volume. The wait has
+    /// ended once so many waits have.
     place: u64,
 }
 
@@ -62,8 +63,9 @@ impl Host {
         self.engine.token_waits(volume).begun
     }
 
-    /// Wait of a thread for a token, if it sleeps for tokens and a request to the volume found none
-    /// since `before`, an earlier [`Host::token_waits`]. The process is woken when the wait ends.
+    /// Wait of a thread for a token, if threads of the machine sleep for tokens and a request to
+    /// the volume found no token since `before`, the result of an earlier [`Host::token_waits`].
+    /// The process is woken when the wait ends.
     pub(in crate::machine) fn wait_for_token(
         &mut self,
         pid: Pid,
@@ -80,7 +82,7 @@ impl Host {
         })
     }
 
-    /// Whether a wait has not ended.
+    /// Whether a wait for a token still goes on.
     pub(in crate::machine) fn waits_for_token(&self, wait: TokenWait) -> bool {
         self.engine.token_waits(wait.volume).ended < wait.place
     }

@@ -34,14 +34,14 @@ pub struct Settings {
     pub measured: Span,
     /// The user's load file; `None` for the [`Synthetic`] load.
     pub load: Option<Rc<Load>>,
-    /// Additional time of each operation, in percent of the time that a published table gives; 0
-    /// for none.
+    /// Additional time of each operation, in percent of its latency in a published table
+    /// (`OperationKind::measured`); 0 for none.
     pub operation_percent: u32,
     /// Seed of the synthetic load.
     pub seed: u64,
 }
 
-/// Clients that were started on a machine.
+/// Clients that were started on a machine, and the time that is measured.
 #[derive(Clone, Debug)]
 pub struct Run {
     /// Process numbers of the clients.
@@ -168,7 +168,7 @@ pub struct Client {
     writer: Option<WriterId>,
     directories: BTreeMap<Path, Directory>,
     files: BTreeMap<Path, Inode>,
-    /// Open handles, each with its file; a handle of a directory has none.
+    /// Open handles, each with its file; the handle of a directory has no file.
     open: BTreeMap<Handle, Option<Inode>>,
     /// Files that were unlinked while they were open.
     orphans: Vec<Inode>,
@@ -189,7 +189,7 @@ enum State {
     Next,
     /// The CPU time of the operation is being spent.
     Act,
-    /// Writes the pages from `at` to `end`. `balances` says whether the client is throttled now.
+    /// Writes the pages from `at` to `end`. `balances` says whether the client is being throttled.
     Writes {
         inode: Inode,
         at: u64,
@@ -197,7 +197,7 @@ enum State {
         balances: bool,
     },
     Syncs(FileSync),
-    /// Removes these files, which have no name and are not open.
+    /// Removes these files, which have neither a name nor an open handle.
     Removes(Vec<Inode>),
     Truncates(Inode),
     /// The operation has ended.
@@ -442,7 +442,8 @@ impl Client {
         self.directory(host, above)
     }
 
-    /// Removes the name of a file. Returns the file if it is not open and so must be removed now.
+    /// Removes the name of a file. Returns the file if it is not open, so that it must be removed
+    /// now; `None` otherwise.
     fn unlink(&mut self, host: &mut Host, path: Path) -> Option<Inode> {
         let inode = self.files.remove(&path)?;
         let directory = self.parent(host, path);
@@ -454,8 +455,8 @@ impl Client {
         Some(inode)
     }
 
-    /// Handles the end of a handle or name of a file. Returns the state in which the client
-    /// continues: it removes the file if that was the last handle or name.
+    /// Handles the loss of a handle or name of a file. Returns the next state of the client: it
+    /// removes the file if that was the last handle or name.
     fn forget(&mut self, inode: Option<Inode>) -> State {
         let Some(inode) = inode else { return State::Over };
         let named = || self.files.values().any(|named| *named == inode);

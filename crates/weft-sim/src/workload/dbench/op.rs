@@ -17,7 +17,7 @@ pub struct Path(pub u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Handle(pub i64);
 
-/// Effect of an `NTCreateX` that succeeds.
+/// Effect of an `NTCreateX` that has succeeded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Open {
     /// Opens the file, and creates it if it does not exist.
@@ -201,7 +201,7 @@ impl Op {
     }
 }
 
-/// Names of the paths of a load. Case is ignored, as dbench finds a name in any case.
+/// Names of the paths of a load. Case is ignored, because dbench finds names in any case.
 #[derive(Clone, Debug, Default)]
 pub struct Names {
     /// Name of each path, and the path of its directory.

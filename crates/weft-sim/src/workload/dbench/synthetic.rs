@@ -97,7 +97,7 @@ impl Dealer {
         Self { classes, dealt: [0; 7], total: 0 }
     }
 
-    /// Counts a length of this class that was used without being drawn.
+    /// Counts a length of this class that was used without a call of `deal`.
     fn count(&mut self, class: usize) {
         self.dealt[class] += 1;
         self.total += 1;
@@ -322,8 +322,8 @@ impl Synthetic {
         ops
     }
 
-    /// Sessions, by index, and operations outside of any session, in random order. `share` gives
-    /// this repetition's part of a total of the pass.
+    /// Elements of a repetition in random order: sessions, by index, and operations outside of any
+    /// session. `share` gives this repetition's part of a total of the pass.
     fn items(&mut self, sessions: usize, share: impl Fn(u64) -> u64) -> Vec<Item> {
         let mut items: Vec<Item> = (0..sessions).map(Item::Session).collect();
         for (kind, count) in [

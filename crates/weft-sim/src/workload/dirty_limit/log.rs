@@ -33,7 +33,7 @@ pub(super) struct LogThread {
     step: Step,
 }
 
-/// Step of a commit that is not finished, or none.
+/// Step of the present commit; `Idle` between commits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
     Idle,

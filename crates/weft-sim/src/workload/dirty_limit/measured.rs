@@ -1,4 +1,4 @@
-//! Results of a run: sums over its window of time, and samples over all of it.
+//! Results of a run: sums over the measured window of time, and samples over the whole run.
 
 use hdrhistogram::Histogram;
 use weft_engine::page_cache::Counts;
@@ -63,7 +63,7 @@ fn mean(of: &[f64]) -> f64 {
     of.iter().sum::<f64>() / of.len() as f64
 }
 
-/// State at some time, and what happened since the preceding sample.
+/// State of the box at some time, and sums since the preceding sample.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sample {
     /// Time of the sample.
@@ -109,8 +109,8 @@ pub(super) struct Record {
     pub(super) dirty_max: u64,
 }
 
-/// Number of writers of which pauses are kept: of all pauses of these writers, the first
-/// `PAUSES_KEPT`.
+/// Number of writers with pauses that are kept: the first `PAUSES_KEPT` pauses of all these writers
+/// together.
 const WRITERS_KEPT: u32 = 4;
 const PAUSES_KEPT: usize = 20_000;
 

@@ -1,4 +1,5 @@
-//! Workload of patch 001: endless `dd`s on the disks of a box, under a limit of dirty pages.
+//! Workload of patch 001: endless `dd`s on the disks of a box (a computer with its disks), under a
+//! limit of dirty pages.
 //!
 //! A box is a [`Machine`] of disks of one model under one page cache. Each disk is a volume of its
 //! own, with a file system and a flusher. [`DirtyLimit`] describes the box and its writers;
@@ -35,11 +36,11 @@
 //! | results | `measured.rs` |
 //!
 //! Disks have queues of 128 requests of at most 512 KiB with mq-deadline, which sends writes in one
-//! direction as the schedulers of that time did. Writes of a log are of the real-time class, for
-//! CFQ served them first. A thread that submits a request sleeps while the queue has no room. Disks
-//! behind one adapter share its link, which transfers the data of one request after the other. Each
-//! disk thus gets the link's rate divided by the number of busy disks, or its own rate if that is
-//! less.
+//! direction as the schedulers of that time did. Writes of a log are of the real-time class,
+//! because CFQ served them first. A thread that submits a request sleeps while the queue has no
+//! room. Disks behind one adapter share its link, which transfers the data of one request after the
+//! other. Each disk thus gets the link's rate divided by the number of busy disks, or its own rate
+//! if that is less.
 //!
 //! A writer spends 4 µs on each page, and 1 µs on each call of `write`. It runs on a CPU of its
 //! own; it shares a CPU with other writers only for the kernel's count of dirtied pages. Writing
@@ -81,8 +82,8 @@ pub use places::FileSystem;
 /// request. `HAND_OVER` is the CPU time to submit a request.
 const WRITE_OUT_COST: Span = Span(2_000);
 const HAND_OVER: Span = Span(10_000);
-/// Largest size of a request (`max_sectors_kb`). `REQUESTS_MAX` is the number of requests in a
-/// disk's queue and at the disk (`nr_requests`).
+/// Largest size of a request (`max_sectors_kb`). `REQUESTS_MAX` is the largest number of requests
+/// in a disk's queue and at the disk together (`nr_requests`).
 const REQUEST: Bytes = Bytes(512 << 10);
 const REQUESTS_MAX: u32 = 128;
 /// Time between the starts of successive writers.

@@ -22,7 +22,7 @@ pub enum FileSystem {
 }
 
 impl FileSystem {
-    /// File system with this name in the names of cases, `xfs` or `ext4`; `None` for other names.
+    /// File system that the name of a case calls `xfs` or `ext4`; `None` for other names.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         match name {
@@ -33,9 +33,9 @@ impl FileSystem {
     }
 }
 
-/// Pages of each contiguous run that XFS gives to a file (`allocsize=1g`): 1 GiB.
+/// Number of pages in each contiguous run that XFS gives to a file (`allocsize=1g`): 1 GiB.
 const XFS_RUN: u64 = 1 << 18;
-/// Pages of the longest extent of ext4: 128 MiB.
+/// Number of pages in the longest extent of ext4: 128 MiB.
 const EXT4_EXTENT: u64 = 1 << 15;
 const PAGE_SECTORS: u64 = 8;
 

@@ -9,10 +9,10 @@
 //! 4. when they are stored, the commit block follows with PREFLUSH and FUA;
 //! 5. all processes that wait for the commit are woken, and the space that it freed becomes free.
 //!
-//! The changed blocks are then dirty pages of the block device, which the flusher writes to their
-//! home on the volume when they are old; a block that changes again meanwhile is dirty only once.
-//! Once three quarters of the journal are used, jbd2 first writes all of them home itself (a
-//! checkpoint) before it commits anything else.
+//! After the commit, the changed blocks are dirty pages of the block device, which the flusher
+//! writes to their home on the volume when they are old; a block that changes again meanwhile is
+//! dirty only once. Once three quarters of the journal are used, jbd2 first writes all of them home
+//! itself (a checkpoint) before it commits anything else.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -66,7 +66,7 @@ pub(super) struct Journal {
     running: Transaction,
     committing: Option<Transaction>,
     waiters: Vec<(u64, Pid)>,
-    /// Whether the thread that commits must be told that a transaction has begun.
+    /// Whether jbd2 has not been notified yet that a transaction has begun.
     news: bool,
     pub(super) thread: Option<Pid>,
     pub(super) commits: Commits,
@@ -112,15 +112,15 @@ impl Journal {
         &mut self.running
     }
 
-    /// Removes a file, which was deleted, from the committing transaction.
+    /// Removes a deleted file from the committing transaction.
     pub(super) fn forget(&mut self, pages: InodeId) {
         if let Some(committing) = &mut self.committing {
             committing.ordered.remove(&pages);
         }
     }
 
-    /// Returns the thread that commits, if a transaction has begun and the thread was not told yet;
-    /// otherwise `None`.
+    /// If a transaction has begun and jbd2 has not been notified of that, returns the process
+    /// number of jbd2 and clears the mark; otherwise returns `None`.
     pub(super) fn news(&mut self) -> Option<Pid> {
         std::mem::take(&mut self.news).then(|| self.thread.expect("the file system is mounted"))
     }
@@ -130,8 +130,8 @@ impl Journal {
         self.number - 1 - u64::from(self.committing.is_some())
     }
 
-    /// Registers a process that waits for a transaction. Returns the thread that commits, and
-    /// whether this is the first request for that transaction.
+    /// Registers a process that waits for a transaction. Returns the process number of jbd2, and
+    /// whether this is the first request for the commit of that transaction.
     pub(super) fn ask(&mut self, transaction: u64, pid: Pid) -> (Pid, bool) {
         self.waiters.push((transaction, pid));
         let runs = transaction == self.number;
@@ -162,7 +162,7 @@ impl Journal {
         committed
     }
 
-    /// Wakes the processes that waited for transactions up to this number.
+    /// Wakes the processes that wait for transactions up to this number.
     pub(super) fn tell_waiters(&mut self, host: &mut Host, number: u64) {
         self.waiters.retain(|(transaction, pid)| {
             let waits = *transaction > number;
@@ -173,7 +173,7 @@ impl Journal {
         });
     }
 
-    /// Whether a process waits for the running transaction.
+    /// Whether a process has requested the commit of the running transaction.
     pub(super) fn is_asked(&self) -> bool {
         self.running.asked
     }
@@ -213,7 +213,7 @@ impl Journal {
     }
 }
 
-/// The kernel thread that commits, as a process.
+/// The kernel thread jbd2, which commits transactions, as a process.
 #[derive(Debug)]
 pub(super) struct Jbd2 {
     thread: Thread,
@@ -234,7 +234,8 @@ enum Stage {
     Blocks { left: u64, under_way: u64 },
     /// Waits until the commit block is durable.
     Commit { answered: bool },
-    /// Makes these blocks dirty pages of the device. `balances` says whether jbd2 is throttled now.
+    /// Makes these committed blocks dirty pages of the device. `balances` says whether jbd2 is
+    /// being throttled.
     Refile { blocks: Vec<u64>, balances: bool },
     /// Writes all dirty metadata to its home (a checkpoint).
     Checkpoint(Fsync),

@@ -24,7 +24,7 @@ use super::journal::Transaction;
 use super::{Ext4, Log};
 use crate::machine::{Host, Pid, Process, Thread, Woken};
 
-/// Log buffers that are being written, in order.
+/// Log buffers that are not complete: being written, or durable behind one that is being written.
 #[derive(Debug)]
 pub(super) struct LogBuffers {
     kind: Log,
@@ -43,7 +43,7 @@ impl LogBuffers {
         Self { kind, writing: VecDeque::new() }
     }
 
-    /// Whether a process sends an empty flush of its own after waiting for a buffer that was
+    /// Whether a process sends an empty flush of its own after it has waited for a buffer that was
     /// written at the request of another process.
     pub(super) fn flushes_for_each(&self) -> bool {
         self.kind != Log::Jbd2
@@ -68,8 +68,8 @@ impl LogWriter {
         Self { thread: Thread::new(pid), fs, buffers: buffers as usize }
     }
 
-    /// Writes the open buffer, if this was requested and the preceding buffer is durable. Returns
-    /// whether it did.
+    /// Writes the open buffer, if a process has requested that and the preceding buffer is durable.
+    /// Returns whether the buffer was written.
     fn write(&mut self, host: &mut Host) -> bool {
         let state = &mut *self.fs.state.borrow_mut();
         if state.log.writing.len() >= self.buffers || !state.journal.is_asked() {

@@ -1,10 +1,11 @@
-//! Reduced ext4: which blocks an fsync, the flusher and the journal write, and which process waits.
+//! Reduced ext4: the blocks that an fsync, the flusher and the journal write, and the waits of
+//! processes.
 //!
 //! The model has the blocks that an fsync, the flusher and a commit of the journal write, the order
-//! of these writes, and the waits of processes. Names, permissions and the bytes of metadata do not
-//! exist. The *blocks* of metadata that an operation changes do: one of the inode table for each 16
-//! files, one for each directory, and the bitmaps and descriptors of the block groups from which
-//! space is taken.
+//! of these writes, and the waits of processes. The model has no names, permissions or bytes of
+//! metadata. It has the *blocks* of metadata that an operation changes: one of the inode table for
+//! each 16 files, one for each directory, and the bitmaps and descriptors of the block groups from
+//! which space is taken.
 //!
 //! * Delayed allocation: a page gets its block when it is written back, behind the file's last
 //!   block if that is free, otherwise at the first place with room (`space.rs`). Blocks of an
@@ -62,7 +63,7 @@ pub struct Inode(pub u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Directory(pub u32);
 
-/// Counts of what was committed.
+/// Counts of commits and checkpoints, and of fsyncs that needed no commit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Commits {
     /// Number of transactions that were committed.
@@ -108,7 +109,7 @@ impl Default for Mount {
     }
 }
 
-/// A mounted file system. Clones share it.
+/// A mounted file system. Clones are handles of the same file system.
 #[derive(Clone, Debug)]
 pub struct Ext4 {
     state: Rc<RefCell<State>>,
@@ -207,7 +208,7 @@ impl Ext4 {
         fs
     }
 
-    /// Counts of what was committed so far.
+    /// Counts of commits so far.
     #[must_use]
     pub fn commits(&self) -> Commits {
         let state = self.state.borrow();
@@ -227,7 +228,7 @@ impl Ext4 {
         Bytes(DATA * PAGE_BYTES)
     }
 
-    /// Makes a directory in `parent`, or at the top for `None`.
+    /// Creates a directory in `parent`, or at the top for `None`.
     pub fn make_directory(&self, host: &mut Host, parent: Option<Directory>) -> Directory {
         let directory = self.change(host, |state| {
             let directory = Directory(state.directories);
@@ -242,7 +243,7 @@ impl Ext4 {
         directory
     }
 
-    /// Makes a file in a directory. It is empty.
+    /// Creates an empty file in a directory.
     pub fn create(&self, host: &mut Host, directory: Directory) -> Inode {
         let pages = host.add_file();
         self.change(host, |state| {
@@ -300,7 +301,7 @@ impl Ext4 {
     }
 
     /// Removes a file that has no name and is not open. Returns false if its pages are under
-    /// writeback: the process is woken when they are written, and has to call again.
+    /// writeback: the process is then woken when they have been written, and has to call again.
     pub fn remove(&self, host: &mut Host, pid: Pid, inode: Inode) -> bool {
         let pages = self.pages(inode);
         if host.awaits_pages(pid, pages) {
@@ -392,8 +393,8 @@ impl State {
         }
     }
 
-    /// First block of a file's page, and how many of `count` pages are contiguous there. Pages
-    /// without blocks are allocated now.
+    /// First block of a file's page, and the number of pages, at most `count`, that are contiguous
+    /// from there on. Pages without blocks are allocated now.
     fn place(&mut self, inode: Inode, page: u64, count: u64) -> (u64, u64) {
         let file = &self.files[&inode];
         let before = file.extents.range(..=page).next_back();
@@ -479,7 +480,8 @@ impl FileSync {
         }
     }
 
-    /// Takes the next step of the fsync. With [`SyncStep::Wait`], the process will be woken.
+    /// Takes the next step of the fsync. If the result is [`SyncStep::Wait`], the process will be
+    /// woken.
     pub fn step(&mut self, fs: &Ext4, host: &mut Host, thread: &mut Thread) -> SyncStep {
         loop {
             match &mut self.stage {

@@ -8,7 +8,7 @@ use std::ops::Range;
 /// Free blocks of the volume.
 #[derive(Debug)]
 pub(super) struct Space {
-    /// Free extents: the end of each, by its start.
+    /// Free extents: end of each, by its start, in blocks.
     free: BTreeMap<u64, u64>,
 }
 

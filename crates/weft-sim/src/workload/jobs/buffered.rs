@@ -2,10 +2,10 @@
 //!
 //! The clone makes one call after the other, because buffered calls of the kernel are synchronous
 //! whatever `ioengine` submits them. A write fills pages and is throttled if too many are dirty;
-//! with `O_SYNC` it is durable when it returns. A read uses pages in memory, and sequential reads
-//! run ahead by a window. Pages that were read or written stay in memory until it is full; the
-//! oldest are dropped first. The last clone that closes the device writes back its dirty pages,
-//! after its time was taken.
+//! with `O_SYNC` the data is durable when the call returns. A read uses pages in memory, and
+//! sequential reads run ahead by a window. Pages that were read or written stay in memory until it
+//! is full; the oldest are dropped first. The last clone that closes the device writes back its
+//! dirty pages, after its time was taken.
 //!
 //! Source   experiments.md §6; Linux mm/readahead (a window of 128 KiB), block/bdev `blkdev_put`
 
@@ -23,7 +23,7 @@ use super::ledger::{Found, Ledger, Watcher};
 use super::{Ask, Ended, Pace};
 use crate::machine::{Host, Pid, Process, Thread, Woken};
 
-/// The volume's device as a file that several clones have open, and its pages in memory.
+/// The volume's device as a file that several clones have open, with its pages in memory.
 #[derive(Clone, Debug)]
 pub struct Device(Rc<RefCell<Pages>>);
 
@@ -98,15 +98,15 @@ enum State {
         pages: Range<u64>,
     },
     Syncs(Fsync),
-    /// Waits for the request with this name.
+    /// Waits for the answer to the request with this name.
     Waits(u64),
     Closes(Fsync),
     Ended,
 }
 
 impl Buffered {
-    /// A clone on this CPU that issues the requests of `asks` at this pace. The fields of `pace`
-    /// about several requests in flight are ignored.
+    /// Creates a clone that runs on CPU `cpu` and issues the requests of `asks` at this pace. The
+    /// fields of `pace` about several requests in flight are ignored.
     ///
     /// # Panics
     /// Panics if `think_after` of the pace is zero.
@@ -234,7 +234,7 @@ impl Buffered {
         }
     }
 
-    /// Starts the next call, or ends.
+    /// Starts the next call, or ends the clone if there are no more requests.
     fn ask(&mut self, host: &mut Host) -> bool {
         let now = host.now();
         let begun = self.ledger.begun.expect("the clone runs");
@@ -309,7 +309,7 @@ impl Buffered {
         self.ahead = self.ahead.max(to);
     }
 
-    /// Ends a write after its last page is in memory, or starts its sync with `O_SYNC`.
+    /// Ends a write once its last page is in memory; with `O_SYNC`, starts its sync instead.
     fn written(&mut self, host: &mut Host) {
         if self.now.is_some_and(|(_, flags)| flags.fua) {
             self.state = State::Syncs(host.fsync(self.device.inode()));
@@ -318,7 +318,7 @@ impl Buffered {
         }
     }
 
-    /// Ends the call and counts it.
+    /// Ends the present call and counts it.
     fn end(&mut self, host: &Host) {
         let now = host.now();
         let (ended, _) = self.now.take().expect("a call that returns was made");

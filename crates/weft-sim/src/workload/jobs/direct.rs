@@ -34,7 +34,7 @@ pub struct Job {
     drains: bool,
     /// Whether `asks` has no more requests.
     dry: bool,
-    /// Requests until the next pause. `pauses` says whether a pause is due now.
+    /// Number of requests until the next pause. `pauses` says whether a pause is due now.
     until_pause: u64,
     pauses: bool,
     asked_bytes: u64,
@@ -198,7 +198,8 @@ impl Job {
         host.submit(self.thread.pid(), name as u64, io.op, io.range, flags);
     }
 
-    /// Submits one of the last flushes, if nothing is in flight. Returns whether it did.
+    /// Submits one of the last flushes, if nothing is in flight. Returns whether a flush was
+    /// submitted.
     fn flush_last(&mut self, host: &mut Host) -> bool {
         if self.last_flushes == 0 || self.flying() > 0 {
             return false;
@@ -250,7 +251,7 @@ impl Job {
         Some(own.max(begun + Span(u64::try_from(after).unwrap_or(u64::MAX / 2))))
     }
 
-    /// Whether the next request must wait for a request in flight that it overlaps.
+    /// Whether the next request must wait for an overlapping request in flight.
     fn waits_for_others(&self) -> bool {
         let Some(next) = self.next.filter(|_| self.pace.apart) else { return false };
         let overlaps = |other: &Ended| {

@@ -34,7 +34,7 @@ pub(super) struct Ledger {
     pub(super) watcher: Option<Watcher>,
     pub(super) begun: Option<Time>,
     found: [Found; KINDS],
-    /// Integral of the number of requests in flight over the measured time up to `seen`, in ns.
+    /// Integral over the measured time, up to `seen`, of the number of requests in flight, in ns.
     area: u128,
     pub(super) seen: Time,
     pub(super) deepest: u32,
@@ -129,8 +129,8 @@ impl Ledger {
         *self.batches[1].entry(count as u32).or_default() += 1;
     }
 
-    /// Adds the time up to `now`, in which `flying` requests were in flight. Called before that
-    /// number changes.
+    /// Adds the time up to `now`, during which `flying` requests were in flight, to the integral.
+    /// To be called before that number changes.
     pub(super) fn measure_until(&mut self, now: Time, flying: u32) {
         let from = self.from().unwrap_or(now).max(self.seen);
         let to = self.to().unwrap_or(now).min(now);

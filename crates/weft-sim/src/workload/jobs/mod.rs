@@ -48,7 +48,7 @@ impl From<Io> for Ask {
     }
 }
 
-/// Pace at which a clone issues requests, and for how long.
+/// Pace at which a clone issues requests, and its times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pace {
     /// Largest number of requests in flight (`iodepth`).
@@ -125,7 +125,7 @@ impl Pace {
     }
 }
 
-/// A request that was answered and is counted.
+/// An answered request that is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ended {
     /// Operation and byte range.
