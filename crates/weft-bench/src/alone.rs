@@ -73,7 +73,7 @@ pub(crate) struct Alone {
     worked: Worked,
 }
 
-/// Amounts of the engine's work, by kind, since the engine was made.
+/// Numbers of pieces of the engine's work, by kind, since the engine was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Worked {
     pub(crate) turns: u64,
@@ -159,8 +159,8 @@ impl Alone {
         Self::with(config, area.sectors_floor(), BLOCK, depth)
     }
 
-    /// Gives the array a write-intent bitmap with all bits set. They stay set, because the clock
-    /// never reaches the time at which a bit is cleared.
+    /// Adds a write-intent bitmap with all bits set to the array. The bits stay set, because the
+    /// clock never reaches the time at which a bit is cleared.
     pub(crate) fn add_bitmap(&mut self) -> Result<(), BenchError> {
         let verb = Verb::SetBitmap(Some(NewBitmap::default()));
         let command = Command { client: ClientId(1), tag: Tag(0), volume: VolumeId(0), verb };

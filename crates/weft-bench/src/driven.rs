@@ -1,7 +1,8 @@
 //! Driver alone: requests through a driver over a ring that completes everything at once.
 //!
-//! The engine, the bookkeeping of member requests, leases of frames and parity are those of a
-//! server. Ports, the kernel and the members are left out: an operation of the ring moves no byte.
+//! The engine, the bookkeeping of member requests, the leases of frames and the parity code are the
+//! same as in a server. Ports, the kernel and the members are left out: an operation of the ring
+//! moves no byte.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -123,7 +124,7 @@ impl Driven {
     }
 }
 
-/// A ring that ends its operations when they are submitted, and moves no byte.
+/// A ring that completes its operations as soon as they are submitted, and moves no byte.
 struct AtOnce {
     pushed: Vec<RingOp>,
     submitted: bool,

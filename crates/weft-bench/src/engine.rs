@@ -29,7 +29,7 @@ use crate::weft::{FILES, FileVolume};
 /// stripes have fewer stripes.
 const CACHE_BYTES: u64 = 256 * 4096;
 
-/// Requests in flight; random loads have twice as many, as two jobs of fio.
+/// Number of requests in flight. Random loads have twice as many, like two jobs of fio.
 const DEPTH: usize = 64;
 
 /// Fills the rows of all four questions: the engine alone, levels over a bare member, rebuilds, and
@@ -62,7 +62,7 @@ pub fn measure(dir: Option<&Path>, effort: Effort, sheet: &mut Sheet) -> Result<
     over_files(&FileVolume::make(dir)?, &cases, rounds, sheet)
 }
 
-/// Levels that add little work to a request, with their numbers of members.
+/// Levels that add little work to a request, each with its number of members.
 const LEVELS: [(Level, usize); 3] = [(Level::Raid0, 4), (Level::Raid1, 2), (Level::Raid10, 4)];
 /// Largest CPU time, in nanoseconds, that a level may add to that of a request of a bare member.
 ///
@@ -337,7 +337,8 @@ fn write(client: &mut NbdClient, load: Load) -> Result<u64, BenchError> {
     Ok(places.len() as u64 * len)
 }
 
-/// Offsets of the requests, in units of their length, in a volume of `units` units.
+/// Offsets of the requests of a load, in units of the request length, for a volume of `units`
+/// units.
 fn places(load: Load, units: u64) -> Vec<u64> {
     let mut rng = Rng::new(1);
     match load {

@@ -1,4 +1,4 @@
-//! Benchmarks of weft: what the program `weft-bench` measures, and the baselines.
+//! Benchmarks of weft: the measurements of the program `weft-bench`, and the baselines.
 //!
 //! Each benchmark fills a [`Sheet`] of rows. A row compares weft with one baseline that was
 //! measured alternately with it, in this process or beside it, a few milliseconds apart: the speed
@@ -9,9 +9,9 @@
 //! | [`costs`] | each kind of the engine's work, for the tables of simulations | |
 //! | [`engine`] | the engine alone, levels, rebuilds, patches 000 and 004 | kernel md, parity |
 //! | [`member`] | reads and writes of a file through the runtime | fio |
-//! | [`nbd`] | volumes over NBD | nbdkit, the least server |
+//! | [`nbd`] | volumes over NBD | nbdkit, the minimal server |
 //! | [`parity`] | XOR, P+Q, the rebuilding of two strips | ISA-L, scalar kernels |
-//! | [`repeat`] | one thing many times, for a profiler | |
+//! | [`repeat`] | one piece of work many times, for a profiler | |
 //! | [`sched`] | a request through each scheduler alone | kernel mq-deadline |
 //!
 //! The program adds the command line, the table and the JSON. Unsafe code is confined to the

@@ -149,7 +149,7 @@ fn each_way(
     Ok(())
 }
 
-/// Fills the whole file, so no read hits a hole.
+/// Writes the whole file, so that no read hits a hole.
 fn fill(file: &std::fs::File, bytes: u64) -> std::io::Result<()> {
     let mib: Vec<u8> =
         (0..1_u32 << 18).flat_map(|n| n.wrapping_mul(0x9e37_79b9).to_le_bytes()).collect();
@@ -159,7 +159,7 @@ fn fill(file: &std::fs::File, bytes: u64) -> std::io::Result<()> {
     file.sync_all()
 }
 
-/// Thousands of requests per second through weft's ring.
+/// Rate of weft's ring, in thousands of requests per second.
 fn weft(path: &Path, work: Work, span: Duration) -> Result<f64, BenchError> {
     let Work { backend, buffered, write, depth } = work;
     let said = |error: &dyn std::fmt::Display| BenchError::failed(format!("member: {error}"));
@@ -206,7 +206,7 @@ fn weft(path: &Path, work: Work, span: Duration) -> Result<f64, BenchError> {
     Ok(count as f64 / begin.elapsed().as_secs_f64() / 1e3)
 }
 
-/// Thousands of requests per second through fio.
+/// Rate of fio, in thousands of requests per second.
 fn fio(path: &Path, write: bool, span: Duration, mib: u64) -> Result<f64, BenchError> {
     let kind = if write { "write" } else { "read" };
     let output = Command::new("fio")
@@ -230,7 +230,7 @@ fn fio(path: &Path, write: bool, span: Duration, mib: u64) -> Result<f64, BenchE
 }
 
 const DEPTH: u32 = 32;
-/// Combinations of direction (whether it is a write) and number of requests in flight.
+/// Combinations of direction (true for writes) and number of requests in flight.
 const WAYS: [(bool, u32); 4] = [(false, 1), (false, DEPTH), (true, 1), (true, DEPTH)];
 /// Least acceptable ratio of weft's rate to that of fio or, where backends are compared, of
 /// `--backend auto` to the faster of io_uring and threads.

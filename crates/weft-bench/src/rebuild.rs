@@ -148,14 +148,14 @@ fn write(member: &OpenMember, bytes: &[u8], at: u64) -> Result<(), BenchError> {
     Ok(())
 }
 
-/// Minimal work of a rebuild: the bytes of a member, computed from those of the other members in
-/// memory.
+/// Minimal work of a rebuild, as the baseline: the bytes of a member are computed from those of the
+/// other members in memory.
 struct Least {
     level: Level,
     parity: Parity,
     sources: Vec<Vec<u8>>,
-    /// The rebuilt member. For RAID 6 also the other parity, which a rebuild computes to compare
-    /// it.
+    /// Content of the rebuilt member. For RAID 6 also the other parity, which a rebuild computes
+    /// for comparison.
     made: Vec<Vec<u8>>,
 }
 

@@ -10,7 +10,7 @@ use rustix::time::{ClockId, clock_gettime};
 
 use crate::BenchError;
 
-/// Number of rounds of a benchmark, and their length.
+/// Effort of a benchmark: number of rounds, and their length.
 #[derive(Clone, Copy, Debug)]
 pub struct Effort {
     /// Number of rounds; `None` for the benchmark's own.
@@ -32,7 +32,8 @@ pub(crate) type Contestant<'a> = &'a mut dyn FnMut() -> Result<f64, BenchError>;
 
 /// Runs the contestants in turns. Returns the figures of each contestant, one for each round.
 ///
-/// Every second round runs in reverse order, so no contestant always follows the same other one.
+/// Every second round runs in reverse order, so that no contestant always follows the same other
+/// one.
 pub(crate) fn in_turns(
     rounds: u32,
     contestants: &mut [Contestant<'_>],

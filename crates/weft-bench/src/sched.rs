@@ -83,15 +83,15 @@ pub(crate) struct Loaded {
     load: SchedLoad,
     now: Time,
     rng: Rng,
-    /// Requests by id; an id is the number of its process plus a multiple of the number of
-    /// processes.
+    /// Requests by id. An id is the number of the request's process plus a multiple of the number
+    /// of processes.
     requests: Vec<QueuedRequest>,
     /// Next offset of each process.
     next: Vec<u64>,
     receipts: Vec<Receipt>,
     ids: Vec<u64>,
-    /// Whether the times of insertion, dispatch and completion are measured; `split` has their
-    /// sums.
+    /// Whether the times of insertion, dispatch and completion are measured; their sums are in
+    /// `split`.
     timed: bool,
     split: [Duration; 3],
     count: u64,
@@ -220,7 +220,8 @@ struct SchedCase {
     knobs: Knobs,
 }
 
-/// Every scheduler to be measured, and bfq with each of its options for merging queues.
+/// Schedulers to be measured: each of them once, and bfq also with each of its options for merging
+/// queues.
 fn ways() -> Vec<SchedCase> {
     let mut ways = Vec::new();
     let base = Knobs::md();

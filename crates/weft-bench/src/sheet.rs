@@ -146,17 +146,17 @@ impl Sheet {
         self.rows.iter().filter(|row| !row.is_good()).count()
     }
 
-    /// Reports the end of the benchmark to the progress display.
+    /// Reports the end of the benchmark to the progress observer.
     pub fn end(&mut self) {
         self.progress.end();
     }
 
-    /// Announces `rows` more rows.
+    /// Reports to the progress observer that `rows` more rows are expected.
     pub(crate) fn expect(&mut self, rows: usize) {
         self.progress.expect(rows);
     }
 
-    /// Announces the case to be measured.
+    /// Reports the case that is about to be measured to the progress observer.
     pub(crate) fn now(&mut self, case: &str) {
         self.progress.now(case);
     }

@@ -1,4 +1,4 @@
-//! The program `weft` that is measured, and a volume that it creates and serves over files.
+//! The measured program `weft`, and a volume on files that it creates and serves.
 
 use std::io::{BufRead, BufReader, ErrorKind};
 use std::path::{Path, PathBuf};
@@ -85,7 +85,7 @@ impl FileVolume {
         Ok(Self { files, sockets, _place: place, server })
     }
 
-    /// Serves the array with these knobs while `client` runs; `client` receives the NBD URI and the
+    /// Serves the array with these knobs while `client` runs. `client` receives the NBD URI and the
     /// path of the control socket.
     ///
     /// # Errors
@@ -123,7 +123,7 @@ impl FileVolume {
     }
 }
 
-/// Options of `weft serve` for knobs: those that differ from the defaults.
+/// Options of `weft serve` that set the knobs which differ from their defaults.
 fn settings(knobs: &Knobs) -> Vec<String> {
     let defaults = Knobs::default();
     let shown = TABLE.iter().filter_map(|row| Some((row.name, knobs.show(row.name)?)));

@@ -1,4 +1,4 @@
-//! Direct costs: work that can be measured alone in a loop.
+//! Direct costs: CPU time of work that can be measured alone in a loop.
 //!
 //! Strips and blocks are in or near the second-level cache, as in an array under write load, which
 //! has just received the client's data.
@@ -147,7 +147,7 @@ fn hop(turn: Duration) -> f64 {
     took / f64::from(2 * answered.min(count).max(1))
 }
 
-/// Creates 1 MiB of patterned data (256 blocks of 4 KiB), larger than a first-level cache.
+/// Creates 256 blocks of 4 KiB with a pattern: 1 MiB, which is larger than a first-level cache.
 fn block_after_block() -> Vec<u8> {
     (0..256 * BLOCK).map(|byte| (byte * 7 + byte / BLOCK).to_le_bytes()[0]).collect()
 }

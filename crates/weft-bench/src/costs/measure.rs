@@ -13,8 +13,8 @@ use super::direct;
 use super::of_engine::Loads;
 
 /// Fills a row for each cost (ns, or ps/byte), and one for each load of the engine: the time
-/// predicted by the costs as a share of the measured time. Returns the costs as a table of this CPU
-/// and of today.
+/// predicted by the costs as a share of the measured time. Returns the cost table, with the name of
+/// this CPU and today's date.
 ///
 /// # Errors
 /// The engine refuses a load or stops responding.
@@ -72,7 +72,7 @@ const KINDS: &[(&str, &str)] = &[
     ("hop", "ns"),
 ];
 
-/// The costs, in the order of `KINDS`.
+/// Fields of `costs`, in the order of `KINDS`.
 pub(super) fn fields(costs: &mut Costs) -> [&mut u64; KINDS.len()] {
     let Costs {
         turn,

@@ -69,7 +69,7 @@ pub fn serve(socket: &Path, stripe_size: &str) -> Result<(), BenchError> {
     }
 }
 
-/// Members with the superblocks of a new array; its parity is right, because all is zero.
+/// Members with the superblocks of a new array. The parity is right, because everything is zero.
 fn members(bytes: u64) -> Result<Vec<OpenMember>, BenchError> {
     let size = bytes / 3 + (32 << 20);
     let spec = MemberSpec::parse(&format!("ram:{}M", size >> 20)).map_err(BenchError::failed)?;

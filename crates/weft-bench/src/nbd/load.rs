@@ -142,7 +142,7 @@ impl Session {
         })
     }
 
-    /// Keeps the server busy. Returns the latency of every request, in microseconds.
+    /// Keeps the server busy for `span`. Returns the latency of every request, in microseconds.
     fn run(mut self, span: Duration) -> std::result::Result<Vec<f64>, String> {
         if self.job.pinned {
             let mut first = CpuSet::new();
@@ -205,7 +205,7 @@ impl Session {
         Ok(())
     }
 
-    /// Parses replies, records their latencies, and drops data.
+    /// Parses the received replies, records their latencies, and drops their data.
     fn look(&mut self, now: Instant) -> std::result::Result<(), String> {
         let data = if self.job.write { 0 } else { self.job.bytes as usize };
         let mut at = 0;

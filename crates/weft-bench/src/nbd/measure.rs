@@ -11,7 +11,7 @@ use crate::sheet::{Sheet, SheetRow};
 use super::load::{Job, Result as Loaded};
 use super::server::{Server, ServerKind};
 
-/// Load on NBD servers: duration and cases.
+/// Parameters of the NBD benchmark: time for each measurement, and the cases.
 #[derive(Clone, Debug)]
 pub struct NbdLoad {
     /// Seconds for each measurement.
@@ -107,7 +107,8 @@ impl Bench {
         case.contains(&self.only)
     }
 
-    /// Fills the rows that compare a bare member in memory with nbdkit and with the minimal server.
+    /// Fills the rows that compare weft, serving a bare member in memory, with nbdkit and with the
+    /// minimal server.
     fn bare(&self, sheet: &mut Sheet) -> Result<(), BenchError> {
         let cases: Vec<&Case> = CASES.iter().filter(|case| self.wants(case.name)).collect();
         if cases.is_empty() {
@@ -170,7 +171,7 @@ impl Bench {
         Ok(())
     }
 
-    /// Fills the rows of RAID 5 on four members in memory, for each stripe size.
+    /// Fills the rows for RAID 5 on four members in memory, for each stripe size.
     fn arrays(&self, sheet: &mut Sheet) -> Result<(), BenchError> {
         if !self.wants("RAID 5") && !ARRAY_CASES.iter().any(|case| self.wants(case.name)) {
             return Ok(());

@@ -25,7 +25,7 @@ pub(super) struct IsaL {
     pq_gen: Generate,
     ec_init_tables: InitTables,
     ec_encode_data: Encode,
-    /// Keeps the library loaded, and with it the functions.
+    /// Handle that keeps the library loaded, so that the functions stay valid.
     _library: Library,
 }
 

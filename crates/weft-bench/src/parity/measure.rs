@@ -11,7 +11,7 @@ use crate::sheet::{Sheet, SheetRow};
 use super::arena::Arena;
 use super::isal::IsaL;
 
-/// Kernels and cases to measure.
+/// Parameters of the parity benchmark: kernels and cases to measure.
 #[derive(Clone, Debug, Default)]
 pub struct ParityLoad {
     /// Kernels to use; `None` for the best that the CPU has.
