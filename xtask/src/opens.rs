@@ -16,7 +16,7 @@ const ALLOWED: &[(&str, &str)] = &[
     ("weft-cli/src/command/daemon/members.rs", "/proc"),
     ("weft-cli/src/command/demo/mod.rs", "a file that demo has made, to damage it"),
     ("weft-cli/src/command/merge.rs", "results of --part"),
-    ("weft-cli/src/command/monitor/config.rs", "mdadm.conf; anything but a file is refused"),
+    ("weft-cli/src/mdadm_conf.rs", "mdadm.conf; anything but a file is refused"),
     ("weft-cli/src/simulated/source.rs", "what a page repeats; anything but a file is left out"),
     ("weft-crash/src/kept.rs", "scripts of failures"),
     ("weft-export/src/keys.rs", "certificates and keys; anything but a file is refused"),

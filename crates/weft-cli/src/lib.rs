@@ -20,6 +20,7 @@ mod configuration;
 mod knobs;
 mod look;
 mod mdadm;
+mod mdadm_conf;
 mod member;
 mod named_members;
 mod new_array;

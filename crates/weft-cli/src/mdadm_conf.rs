@@ -1,6 +1,6 @@
-//! Lines of `mdadm.conf` that `weft monitor` uses.
+//! Lines of `mdadm.conf` that `weft monitor` and `weft daemon` use.
 //!
-//! `ARRAY` lines tell the number of spares that an array should have, and its group of spares.
+//! `ARRAY` lines name arrays, the number of spares that each should have, and its group of spares.
 //! `MAILADDR` and `PROGRAM` stand for the options of the command. All other lines are for mdadm
 //! alone.
 //!
@@ -12,27 +12,27 @@ use weft_export::control::VolumeStatus;
 
 /// A configuration file of mdadm.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Config {
-    pub(super) mail: Option<String>,
-    pub(super) program: Option<PathBuf>,
-    pub(super) arrays: Vec<ArrayLine>,
+pub(crate) struct Config {
+    pub(crate) mail: Option<String>,
+    pub(crate) program: Option<PathBuf>,
+    pub(crate) arrays: Vec<ArrayLine>,
     /// Remarks on lines that cannot be parsed and are ignored, each a sentence.
-    pub(super) remarks: Vec<String>,
+    pub(crate) remarks: Vec<String>,
 }
 
 /// An `ARRAY` line.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct ArrayLine {
+pub(crate) struct ArrayLine {
     /// Device of the array, such as `/dev/md/tour`.
-    device: Option<String>,
+    pub(crate) device: Option<String>,
     /// UUID of the array: 32 hexadecimal digits.
-    uuid: Option<String>,
+    pub(crate) uuid: Option<String>,
     /// Name of the array, with or without its host.
-    name: Option<String>,
+    pub(crate) name: Option<String>,
     /// Number of spares that the array should have.
-    pub(super) spares: usize,
+    pub(crate) spares: usize,
     /// Group of arrays that share their spares.
-    pub(super) spare_group: Option<String>,
+    pub(crate) spare_group: Option<String>,
 }
 
 /// Keywords of the file. A line may give the first letters of a keyword, three or more.
@@ -58,7 +58,7 @@ impl Config {
     ///
     /// # Errors
     /// The file cannot be read, or is not a regular file.
-    pub(super) fn read(path: &Path) -> Result<Self, String> {
+    pub(crate) fn read(path: &Path) -> Result<Self, String> {
         let named = |why: String| format!("{}: {why}", path.display());
         let is_file = std::fs::metadata(path).map_err(|error| named(error.to_string()))?.is_file();
         if !is_file {
@@ -98,7 +98,7 @@ impl Config {
             }
             Some(&"ARRAY") => self.arrays.extend(ArrayLine::parse(words)?),
             Some(&"MAILADDR") if self.mail.is_none() => {
-                self.mail = words.first().map(|word| super::address(word)).transpose()?;
+                self.mail = words.first().map(|word| address(word)).transpose()?;
             }
             Some(&"PROGRAM") if self.program.is_none() => {
                 self.program = words.first().map(PathBuf::from);
@@ -109,7 +109,7 @@ impl Config {
     }
 
     /// The first `ARRAY` line about a volume; `None` if there is none.
-    pub(super) fn line_of(&self, volume: &VolumeStatus) -> Option<&ArrayLine> {
+    pub(crate) fn line_of(&self, volume: &VolumeStatus) -> Option<&ArrayLine> {
         self.arrays.iter().find(|line| line.is_about(volume))
     }
 }
@@ -162,6 +162,13 @@ impl ArrayLine {
         self.uuid.as_ref().is_none_or(|uuid| hexadecimal(&array.uuid).as_ref() == Some(uuid))
             && self.name.as_ref().is_none_or(is_name)
     }
+}
+
+/// Parses a mail address. Control characters are refused, because the address becomes a line of the
+/// mail's header.
+pub(crate) fn address(text: &str) -> Result<String, String> {
+    let is_plain = !text.is_empty() && !text.contains(|letter: char| letter.is_control());
+    is_plain.then(|| text.to_owned()).ok_or_else(|| "expected an address of mail".to_owned())
 }
 
 /// The digits of a UUID, which mdadm writes with any punctuation; `None` if there are not 32.

@@ -317,6 +317,30 @@ fn a_check_prints_commands_that_work_and_starts_nothing() {
 }
 
 #[test]
+fn lines_of_an_mdadm_conf_are_volumes() {
+    let dir = arrays();
+    let path = dir.path();
+    let detail = json(path, &["examine", "one.a", "--json"]).to_string();
+    let uuid = detail.split("\"array_uuid\":\"").nth(1).unwrap().split('"').next().unwrap();
+    let text = format!(
+        "DEVICE partitions\nMAILADDR root\nARRAY /dev/md/first metadata=1.2\n  UUID={uuid}\n\
+         ARRAY /dev/md2 name=any:two\nARRAY <ignore> UUID={uuid}\nARRAY /dev/md3\n"
+    );
+    std::fs::write(path.join("mdadm.conf"), &text).unwrap();
+    let words = ["daemon", "--config", "mdadm.conf", "--check"];
+    let found = exits(path, 0, &words);
+    let first =
+        format!("weft serve --name=first --uuid={} -- (members found", uuid.replace(':', ""));
+    assert!(found.out.starts_with(&first), "{}", found.out);
+    assert!(found.out.contains("--name=md2 --array=any:two -- (members found"), "{}", found.out);
+    assert_eq!(found.out.lines().count(), 2);
+    assert!(found.err.contains("ARRAY md3: neither UUID nor name"), "{}", found.err);
+    std::fs::write(path.join("mdadm.conf"), format!("{text}ARRAY md2 UUID={uuid}\n")).unwrap();
+    let text = exits(path, 2, &words).err;
+    assert!(text.contains("mdadm.conf: found two ARRAY lines called md2"), "{text}");
+}
+
+#[test]
 fn wrong_files_are_told_by_file_and_key() {
     let dir = tempdir().unwrap();
     let path = dir.path();

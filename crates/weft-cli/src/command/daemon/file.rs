@@ -2,7 +2,8 @@
 //!
 //! Each table `[volume.NAME]` is one volume. Its keys are the long options of `weft serve`, which
 //! checks their values, so that the file has no language of its own; `members` are the arguments.
-//! Tables of `FILE.d` beside the file (`weft.d/*.toml`) count as if they stood in it.
+//! Tables of `FILE.d` beside the file (`weft.d/*.toml`) count as if they stood in it. In the place
+//! of such a file an `mdadm.conf` can be given, whose `ARRAY` lines are volumes.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -13,10 +14,11 @@ use toml::{Table, Value};
 use weft_engine::assemble::Options;
 use weft_engine::knobs::Knobs;
 use weft_terminal::outcome::Failure;
-use weft_terminal::terminal::label;
+use weft_terminal::terminal::{complain, label};
 
 use crate::assembly::Selection;
 use crate::knobs::set_live;
+use crate::mdadm_conf::Config;
 use crate::volume::is_name;
 
 /// A volume of the file.
@@ -47,23 +49,56 @@ impl Entry {
     }
 }
 
-/// Reads a file and those of the folder beside it. `serve` is the command that takes the options.
+/// Reads a file and those of the folder beside it, or an mdadm.conf. `serve` is the command that
+/// takes the options.
 ///
 /// # Errors
 /// A file cannot be read, or says something that makes no sense; the message names file and key.
 pub(super) fn read(path: &Path, serve: &clap::Command) -> Result<Vec<Entry>, Failure> {
-    let mut entries: BTreeMap<String, (Entry, PathBuf)> = BTreeMap::new();
-    for path in [path.to_owned()].into_iter().chain(beside(path)?) {
-        for (name, value) in volumes(&path)? {
-            let entry = entry(&name, value, serve)
-                .map_err(|why| Failure::usage(format!("{}: volume.{name}: {why}", label(&path))))?;
-            if let Some((_, other)) = entries.insert(name.clone(), (entry, path.clone())) {
-                let (path, other) = (label(&path), label(&other));
+    let files = match path.extension().is_some_and(|extension| extension == "conf") {
+        true => vec![(path.to_owned(), arrays(path)?)],
+        false => {
+            let paths = [path.to_owned()].into_iter().chain(beside(path)?);
+            let tables = paths.map(|path| volumes(&path).map(|volumes| (path, volumes)));
+            tables.collect::<Result<_, _>>()?
+        }
+    };
+    let mut entries: BTreeMap<String, (Entry, &Path)> = BTreeMap::new();
+    for (path, volumes) in &files {
+        for (name, value) in volumes {
+            let entry = entry(name, value, serve)
+                .map_err(|why| Failure::usage(format!("{}: volume.{name}: {why}", label(path))))?;
+            if let Some((_, other)) = entries.insert(name.clone(), (entry, path)) {
+                let (path, other) = (label(path), label(other));
                 return Err(Failure::usage(format!("{path}: volume.{name} is in {other} too")));
             }
         }
     }
     Ok(entries.into_values().map(|(entry, _)| entry).collect())
+}
+
+/// Tables of volumes for the `ARRAY` lines of an mdadm.conf: each is called as its device, or as the
+/// array if there is none.
+fn arrays(path: &Path) -> Result<Table, Failure> {
+    let config = Config::read(path).map_err(Failure::usage)?;
+    config.remarks.iter().for_each(|remark| complain(remark));
+    let mut tables = Table::new();
+    for line in config.arrays {
+        let last = |text: &String| text.rsplit(['/', ':']).next().map(str::to_owned);
+        let name = line.device.as_ref().or(line.name.as_ref()).and_then(last).unwrap_or_default();
+        let keys = [("uuid", line.uuid), ("array", line.name)];
+        let keys = keys.into_iter().filter_map(|(key, value)| Some((key.into(), value?.into())));
+        let table: Table = keys.collect();
+        let label = label(path);
+        if table.is_empty() {
+            complain(&format!(
+                "{label}: ARRAY {name}: neither UUID nor name; the line is left out"
+            ));
+        } else if tables.insert(name.clone(), Value::Table(table)).is_some() {
+            return Err(Failure::usage(format!("{label}: found two ARRAY lines called {name}")));
+        }
+    }
+    Ok(tables)
 }
 
 /// Files of the folder beside a file, in the order of their names.
@@ -117,7 +152,7 @@ fn volumes(path: &Path) -> Result<Table, Failure> {
 }
 
 /// Takes the table of a volume apart, and lets `serve` check the options.
-fn entry(name: &str, value: Value, serve: &clap::Command) -> Result<Entry, String> {
+fn entry(name: &str, value: &Value, serve: &clap::Command) -> Result<Entry, String> {
     if !is_name(name) {
         return Err(
             "expected a name of letters, digits, '-', '_', '.' and '+', at most 64, neither \
@@ -126,11 +161,11 @@ fn entry(name: &str, value: Value, serve: &clap::Command) -> Result<Entry, Strin
         );
     }
     let Value::Table(table) = value else {
-        return Err(format!("found {}, expected a table", kind(&value)));
+        return Err(format!("found {}, expected a table", kind(value)));
     };
     let (options, knobs, members) = (Vec::new(), BTreeMap::new(), Vec::new());
     let mut entry = Entry { name: name.to_owned(), options, knobs, members, selection: None };
-    for (key, value) in &table {
+    for (key, value) in table {
         let named = |why: String| format!("{key}: {why}");
         if let Some((_, why)) = REFUSED.iter().find(|(refused, _)| refused == key) {
             return Err(named((*why).to_owned()));

@@ -35,7 +35,8 @@ use service::Service;
 /// servers say goes to standard error, behind the names of their volumes.
 #[derive(Debug, Args)]
 pub(crate) struct Daemon {
-    /// File of the volumes [default: /etc/weft.toml for root, else ~/.config/weft.toml]
+    /// File of the volumes [default: /etc/weft.toml for root, else ~/.config/weft.toml]; of an
+    /// mdadm.conf, each ARRAY line is a volume
     #[arg(short, long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// Only check the file: print the command of each volume, and start nothing

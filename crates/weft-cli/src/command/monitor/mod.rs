@@ -3,7 +3,6 @@
 //! Each look asks every server for its status, so an event that comes and goes between two looks is
 //! not reported.
 
-mod config;
 mod events;
 mod moving;
 mod spare_groups;
@@ -19,9 +18,9 @@ use weft_export::control::VolumeStatus;
 use weft_terminal::outcome::{Exit, Failure, Outcome};
 use weft_terminal::terminal::{complain, json_line, stdout};
 
+use crate::mdadm_conf::{Config, address};
 use crate::states;
 use crate::target;
-use config::Config;
 use events::{Event, Seen, compare};
 use moving::{Moved, Targets};
 use spare_groups::Move;
@@ -283,13 +282,6 @@ fn path() -> std::ffi::OsString {
     let mut path = std::env::var_os("PATH").unwrap_or_default();
     path.push(":/usr/sbin:/usr/lib");
     path
-}
-
-/// Parses a mail address. Control characters are refused, because the address becomes a line of the
-/// mail's header.
-fn address(text: &str) -> Result<String, String> {
-    let is_plain = !text.is_empty() && !text.contains(|letter: char| letter.is_control());
-    is_plain.then(|| text.to_owned()).ok_or_else(|| "expected an address of mail".to_owned())
 }
 
 const SENDMAIL: &str = "sendmail";
