@@ -34,6 +34,7 @@ check "a whole disk seems to be a member too" "$weft" examine "${loops[0]}"
 uuid=$(mdadm --detail /dev/md0 | awk '/UUID/ {print $3}')
 stop_md
 for number in 0 1; do truncate -s 32M "w$number"; done
+disks=("${loops[@]}")
 attach w0 w1
 "$weft" create -l1 -n2 --assume-clean --name own "${loops[@]}" >&2 || fail "weft create"
 
@@ -47,9 +48,15 @@ set.stripe_cache_size = 300
 array = "own"
 T
 check "the file has no mistake" "$weft" daemon --config weft.toml --check
+losetup -d "${disks[0]}" || fail "losetup -d"
 "$weft" daemon --config weft.toml >ready 2>log &
 daemon=$!
-told '^ready ' 2
+told '^ready ' 1
+sleep 17 # starts fail after 0, 1, 3, 7 and 15 s; the next would be after 31 s
+check "an array without a member is refused" grep -q '^first: not served: exit status: 3' log
+[ "$(losetup --show -P -f k0)" = "${disks[0]}" ] || fail losetup
+for ((t = 0; t < 100; t++)); do grep -q '^ready first' ready && break; sleep 0.1; done
+check "and served soon after the member came" grep -q '^ready first' ready
 equal "the kernel's array is found by its UUID" "$(grep -c '^ready first /dev/ublkb7$' ready)" 1
 equal "weft's array is found by its name" "$(grep -c '^ready second nbd' ready)" 1
 # members NAME : labels of its members
@@ -88,4 +95,4 @@ ok "and the same files ($(wc -l </tmp/sums))"
 umount /tmp/mnt
 stop_md
 losetup -D
-plan 12
+plan 14

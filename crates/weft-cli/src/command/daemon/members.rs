@@ -61,11 +61,15 @@ fn belongs(path: &Path, selection: &Options) -> bool {
 ///
 /// Source   proc(5), /proc/partitions; mdadm.conf(5), DEVICE partitions
 fn devices() -> Result<Vec<PathBuf>, String> {
-    let list = "/proc/partitions";
-    let text = std::fs::read_to_string(list).map_err(|error| format!("{list}: {error}"))?;
+    let text = listed().map_err(|error| format!("{LIST}: {error}"))?;
     let names = text.lines().skip(1).filter_map(|line| line.split_whitespace().nth(3));
     let names = names.filter(|name| !PASSED_OVER.iter().any(|other| name.starts_with(other)));
     Ok(names.map(|name| Path::new("/dev").join(name.replace('!', "/"))).collect())
+}
+
+/// The kernel's list of block devices, which changes when one comes or goes.
+pub(super) fn listed() -> std::io::Result<String> {
+    std::fs::read_to_string(LIST)
 }
 
 /// The disk that a partition is of; `None` for anything else.
@@ -80,3 +84,5 @@ fn disk_of(path: &Path) -> Option<PathBuf> {
 /// Beginnings of the names of devices that are not looked at: drives for other media, memory, and
 /// devices whose server may be gone, so that reading them would wait.
 const PASSED_OVER: [&str; 6] = ["fd", "nbd", "ram", "sr", "ublkb", "zram"];
+
+const LIST: &str = "/proc/partitions";

@@ -1,8 +1,9 @@
 //! The service: which servers run, when one is started again, and what a new file changes.
 //!
 //! A server that fails is started again, after a second at first, then after twice as long each
-//! time, up to a minute: a device may come later, and a crash must not keep clients waiting. A
-//! server that ended in good order (`weft stop`) stays stopped until the file is read again.
+//! time, up to a minute, or when a block device comes or goes: a member may come later, and a crash
+//! must not keep clients waiting. A server that ended in good order (`weft stop`) stays stopped
+//! until the file is read again.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -18,6 +19,7 @@ use weft_terminal::outcome::{Exit, Failure, Outcome};
 use weft_terminal::terminal::{complain, printable};
 
 use super::file::{self, Entry};
+use super::members;
 use super::server::{self, Message, News};
 use crate::foreground::notify;
 use crate::target::Target;
@@ -31,6 +33,8 @@ pub(super) struct Service {
     serve: clap::Command,
     volumes: BTreeMap<String, Volume>,
     messages: (Sender<Message>, Receiver<Message>),
+    /// Block devices of this machine at the last look for a member that has come.
+    devices: Option<String>,
     /// Whether the service ends: no server is started any more.
     is_ending: bool,
     /// Volumes whose servers did not end in good order when the service ended.
@@ -111,6 +115,7 @@ impl Service {
             serve,
             volumes: BTreeMap::new(),
             messages: channel(),
+            devices: None,
             is_ending: false,
             unclean: Vec::new(),
             told: String::new(),
@@ -148,26 +153,34 @@ impl Service {
         Err(Failure::failed(format!("did not stop in good order: {}", self.unclean.join(", "))))
     }
 
-    /// The next message; `None` when a server is to be started again.
+    /// The next message; `None` when a server may be due.
     fn next(&self) -> Option<Message> {
-        let again = self.volumes.values().filter_map(|volume| match volume.state {
-            State::Failed { again } if !self.is_ending => Some(again),
-            _ => None,
-        });
-        let wait = again.min().map_or(Duration::MAX, |at| at.duration_since(Instant::now()));
-        self.messages.1.recv_timeout(wait.min(LONGEST_WAIT)).ok()
+        let is_failed = |volume: &Volume| matches!(volume.state, State::Failed { .. });
+        let wait = match self.volumes.values().any(is_failed) && !self.is_ending {
+            true => LOOK_AGAIN,
+            false => LONGEST_WAIT,
+        };
+        self.messages.1.recv_timeout(wait).ok()
     }
 
-    /// Starts the servers whose time has come.
+    /// Starts the servers whose time has come, or all that have failed if there are other block
+    /// devices now.
     fn start_due(&mut self) {
-        if self.is_ending {
+        let is_failed = |volume: &Volume| matches!(volume.state, State::Failed { .. });
+        if self.is_ending || !self.volumes.values().any(is_failed) {
+            self.devices = None;
             return;
         }
+        let devices = members::listed().ok();
+        let are_others = self.devices.is_some() && self.devices != devices;
+        self.devices = devices;
         let now = Instant::now();
-        let is_due =
-            |volume: &Volume| matches!(volume.state, State::Failed { again } if again <= now);
-        for volume in self.volumes.values_mut().filter(|volume| is_due(volume)) {
-            begin(volume, &self.program, &self.messages.0);
+        for volume in self.volumes.values_mut() {
+            if let State::Failed { again } = volume.state
+                && (are_others || again <= now)
+            {
+                begin(volume, &self.program, &self.messages.0);
+            }
         }
     }
 
@@ -374,5 +387,8 @@ fn print_line(name: &str, line: &str) {
 const DELAY_MIN: Duration = Duration::from_secs(1);
 const DELAY_MAX: Duration = Duration::from_secs(60);
 
-/// Longest wait for a message; `recv_timeout` takes no longer times on every system.
+/// Time between two looks at volumes that are not served.
+const LOOK_AGAIN: Duration = Duration::from_millis(500);
+
+/// Longest wait for a message while all volumes are served.
 const LONGEST_WAIT: Duration = Duration::from_secs(3600);
