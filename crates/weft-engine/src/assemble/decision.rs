@@ -843,7 +843,9 @@ impl Described {
 /// For each member, the stripes with parity that was being written, according to its partial parity
 /// log (PPL); `None` if the members have no such logs.
 ///
-/// Source   md-ondisk.md §4 "Recovery": the newest log of each member; all other parity is correct
+/// Source   md-ondisk.md §4 "Recovery": the newest log of each member; all other parity is correct,
+/// because of what a writer does (md-ppl.md, items 1, 3 and 4): it logs a row on the member of its
+/// P before it writes data or P, and has one unit in flight for each log
 fn logged(assembly: &Assembly) -> Result<Option<Vec<Vec<SectorRange>>>, String> {
     let Some(geometry) = assembly.layout.parity() else { return Ok(None) };
     let mut stripes = Vec::new();
