@@ -491,8 +491,7 @@ fn a_row_of_several_cases_is_their_geometric_mean_or_counts_those_that_rise() {
     assert_ne!(rises.judged, Verdict::Agrees, "14 of 16 were asked for");
 }
 
-/// Statement 56: in both tables of patch 001's mail, the published gains follow from the published
-/// page counts.
+/// In both tables of patch 001's mail, the published gains follow from the published page counts.
 #[test]
 fn writeback_statement_56_the_text_of_001_has_the_rows_of_the_mail() {
     let text = Experiment::named("001").unwrap().text;

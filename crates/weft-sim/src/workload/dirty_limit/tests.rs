@@ -51,7 +51,7 @@ fn ten_disks_share_their_link_and_two_do_not_fill_it() {
 }
 
 #[test]
-fn experiment_statement_32_only_ext4_asks_for_flushes_once_in_5_s_on_each_disk() {
+fn experiments_32_only_ext4_asks_for_flushes_once_in_5_s_on_each_disk() {
     let of = |file_system| {
         let cell = DirtyLimit { file_system, ..jbod("3.1", 3, 100, 2) };
         DirtyLimit { measured: Span::secs(19), ..cell }.run()
@@ -62,7 +62,7 @@ fn experiment_statement_32_only_ext4_asks_for_flushes_once_in_5_s_on_each_disk()
 }
 
 #[test]
-fn experiment_statement_32_pages_counted_are_pages_whose_writes_ended() {
+fn experiments_32_pages_counted_are_pages_whose_writes_ended() {
     let measured = single("patch-001", 8, 2).run();
     let last = measured.samples.last().unwrap();
     assert!(measured.pages_since_start >= last.written);
