@@ -192,7 +192,10 @@ class Server:
 
 
 def wait_for_io(path):
-    """Until nobody holds the member: requests in flight outlive a killed process, its lock with them."""
+    """Until nobody holds the member: requests in flight outlive a killed process, its lock with them.
+
+    Source: reliability.md F15
+    """
     whole = struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
     with open(path, "r+b") as f:
         for _ in range(2000):

@@ -7,8 +7,8 @@
 //! every walk is another order of events. Some of the states on the walks are picked, no two of
 //! them with the same fingerprint ([`World::cut_fingerprints`]). In each picked state the power is
 //! cut several times, and each time another part of the non-durable content survives. Some cuts
-//! also lose a member, some are followed by another cut during recovery, and some only crash the
-//! process.
+//! also lose a member, some are followed by another cut during recovery (I18), and some only
+//! crash the process.
 //!
 //! All random choices come from [`Search::seed`]. A script is *exhausted* if its walks made every
 //! choice; most scripts are only sampled, and [`Search`] counts both. A violation stops the search

@@ -169,6 +169,7 @@ fn requests_that_do_not_fit_are_worked_through_in_pieces() {
     }
 }
 
+/// Clients that disconnect within a header, a payload or a reply (F16).
 #[test]
 fn rude_clients_leave_nothing_behind() {
     for source in [0, 1] {
@@ -295,6 +296,7 @@ fn refusals_name_the_reason_and_the_session_goes_on() {
     assert_eq!(reply[20..24], NbdError::Permission.code().to_be_bytes());
 }
 
+/// Slow client (F22).
 #[test]
 fn a_client_that_does_not_read_holds_up_nobody_else() {
     let server = Server::start(bare("64M"), Backend::Auto);
@@ -371,6 +373,7 @@ fn the_first_write_after_a_rest_does_not_wait_for_a_timer() {
     }
 }
 
+/// Panic in a worker (F27).
 #[test]
 fn after_a_panic_nothing_is_acknowledged() {
     let make = |member: &OpenMember| -> Box<dyn Core> {

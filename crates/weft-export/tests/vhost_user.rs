@@ -453,8 +453,8 @@ fn a_ring_that_is_no_longer_in_the_memory_is_broken() {
     works(&mut Machine::new(&server));
 }
 
-/// Rings and descriptors of any content. Messages are always answered, and the next machine is
-/// served. `WEFT_FUZZ_SEED=n` sets another seed, as `cargo xtask long fuzz` does.
+/// Rings and descriptors of any content (F17, F18). Messages are always answered, and the next
+/// machine is served. `WEFT_FUZZ_SEED=n` sets another seed, as `cargo xtask long fuzz` does.
 #[test]
 fn hostile_rings_harm_only_themselves() {
     let cases = fuzz::cases(2000) as u64;

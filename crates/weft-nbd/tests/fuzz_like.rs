@@ -1,4 +1,4 @@
-//! Tests of each half against 20,000 mutations of valid sessions, from a fixed seed;
+//! Tests of each half against 20,000 mutations of valid sessions (F17), from a fixed seed;
 //! `WEFT_FUZZ_SEED=n` sets another seed, as `cargo xtask long fuzz` does.
 //!
 //! A session passes when nothing panics, when memory stays bounded (checked by the drivers in

@@ -1,5 +1,5 @@
-//! Tests of parsers against random damage: real metadata with random bytes changed, 20,000 times
-//! for each format.
+//! Tests of parsers against random damage (F17): real metadata with random bytes changed, 20,000
+//! times for each format.
 //!
 //! Half of the time the checksum is corrected afterwards, so that every check is reached. Metadata
 //! that is still accepted is used in calculations and written back. The seed is fixed, so that a

@@ -136,7 +136,7 @@ with_weft "$name: weft names the copy, wants consent, and takes the majority" "
 in_sync "$name"
 stop_md
 
-# Killed while members are slow: what was acknowledged is there.
+# Killed while members are slow (reliability.md F15): what was acknowledged is there.
 begin "RAID 5, killed while members are slow" 5 2
 . /tmp/faults.sh
 become "0 $SECTORS delay DEV 0 5 DEV 0 80"

@@ -14,10 +14,10 @@
 //! | [`parity`] | I6 parity or dirty | `parity.rs` |
 //! | [`Untouched`] | I7 untouched data | `untouched.rs` |
 //! | [`Stale`] | I8 no stale member | `stale.rs` |
-//! | [`crate::disk::Disk::read_only`] | I9 read-only | `../world/carry_out.rs` |
+//! | [`crate::disk::Disk::read_only`] | I9 read-only (P7) | `../world/carry_out.rs` |
 //! | [`SingleFlight`] | I10 single flight | `single_flight.rs` |
 //! | [`ExactlyOnce`] | I11 exactly once | `exactly_once.rs` |
-//! | [`Bounds`] | I12 bounds | `bounds.rs` |
+//! | [`Bounds`] | I12 bounds (P8) | `bounds.rs` |
 //! | [`crate::World::run`], `settle` | I13 liveness, within seconds; no lost wake-up | `../world/driver.rs` |
 //! | [`BoundedWait`] | I19 bounded wait | `bounded_wait.rs` |
 //! | [`consent`] | P5 dirty and degraded needs consent | `consent.rs` |

@@ -14,10 +14,10 @@
 //!
 //! A read returns one version between the read floor at the time of its issue and the newest
 //! version. The content is complete, belongs to this address, and was written (I2). After a power
-//! cut a read may return any version from the durable floor on (I1); all later reads must then
-//! return the content that the first read found (I3). A write that failed, or that a disconnected
-//! client left, may become visible. Where members lack space it may also disappear again, but only
-//! once: it never comes back (I3).
+//! cut a read may return any version from the durable floor on (I1, P1, P4); all later reads must
+//! then return the content that the first read found (I3). A write that failed, or that a
+//! disconnected client left, may become visible. Where members lack space it may also disappear
+//! again, but only once: it never comes back (I3).
 //!
 //! A crash of the process also ends writes halfway. A read may have returned such a write from the
 //! one copy of a mirror that had it, and may return the older content of another copy afterwards:

@@ -1,4 +1,4 @@
-//! Silent faults: lost and misdirected writes, and regions with old content.
+//! Silent faults: lost writes (F3), misdirected writes (F4), and regions with old content (F7).
 //!
 //! Silent faults are beyond weft's promises, because md keeps no checksums of data. However,
 //! `check` must count every stripe in which data and parity disagree, and on RAID 6 name the wrong

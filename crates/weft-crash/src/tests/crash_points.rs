@@ -143,7 +143,8 @@ fn all_orders_of_the_shortest_scripts() {
     assert!(search.exhausted >= 5, "{} of {}", search.exhausted, search.scripts);
 }
 
-/// States with equal fingerprints are cut side by side and must be left equal. Counterpart:
+/// States with equal fingerprints are cloned, cut side by side and must be left equal: clones with
+/// the same inputs have the same outputs (I16). Counterpart:
 /// fingerprints that leave out the disks take different states for equal, which the test detects.
 #[test]
 fn states_that_look_alike_to_a_cut_are_left_alike_by_it() {

@@ -1,4 +1,4 @@
-//! Tests of determinism: same seed, same run, and the digest that was recorded.
+//! Tests of determinism (I15, P9): same seed, same run, and the digest that was recorded.
 
 use crate::golden::{PATH, PROFILE, RECORDED, SEEDS, found, of_seed};
 use crate::script::Profile;

@@ -1,4 +1,4 @@
-//! Tests of process crashes while the power stays on.
+//! Tests of process crashes while the power stays on (F14).
 //!
 //! Members keep what they completed, durable or not, so every acknowledged write is there; only
 //! outstanding writes may or may not have happened.

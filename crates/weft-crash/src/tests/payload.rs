@@ -1,4 +1,4 @@
-//! Tests of payload modes: a run makes the same decisions with tags as with bytes.
+//! Tests of payload modes: a run makes the same decisions with tags as with bytes (I15).
 //!
 //! Every output is hashed with its time; so are the results of power cuts, the content found, and
 //! the errors of the write hole. Tags and bytes must give the same, seed by seed. A disagreement is

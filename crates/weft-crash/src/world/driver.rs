@@ -7,7 +7,7 @@
 //!
 //! On disks with drives ([`super::service`]) the driver chooses only among the requests that are
 //! done. If there are none, the clock moves to the next event: of a drive, or a timer of the
-//! engine.
+//! engine. The engine therefore sees one time in many inputs, and then a time far ahead (F25).
 
 use std::collections::VecDeque;
 

@@ -111,6 +111,7 @@ fn every_scheduler_is_among_those_that_are_tried() {
     assert!(!tried("cfq"));
 }
 
+/// Invariant I14 for every scheduler: no request is lost or dispatched twice.
 #[test]
 fn statements_x1_to_x3_nothing_is_lost_or_doubled_and_the_same_trace_gives_the_same_order() {
     for settings in SCHEDULERS {

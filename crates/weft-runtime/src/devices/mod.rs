@@ -129,6 +129,7 @@ mod tests {
         MemberSpec::path(&path)
     }
 
+    /// Two openings of a member, as by two processes (F28).
     #[test]
     fn a_file_has_one_writer_or_many_readers() {
         let dir = tempfile::tempdir().unwrap();

@@ -352,7 +352,7 @@ fn trees_choose_as_the_exact_rules_do_at_one_level_and_at_two() {
 }
 
 /// Compares the service of backlogged queues with their shares at each dispatch of 8 sectors,
-/// within the bound of B8.
+/// within the bound of B8 (I14).
 #[test]
 fn statements_b8_and_b11_nobody_is_farther_from_its_share_than_the_bound() {
     let (mut worst, mut checked) = (0.0_f64, 0);
