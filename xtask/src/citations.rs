@@ -84,17 +84,17 @@ fn lettered(word: &str) -> Option<String> {
     is_number.then(|| word.to_owned())
 }
 
-/// Faults and invariants that comments cite by their letter alone, such as "(F21)" and "Checker
-/// I20".
+/// Faults, invariants and promises that comments cite by their letter alone, such as "(F21)" and
+/// "Checker I20".
 fn bare(text: &str) -> Citation {
-    let is_cited = |word: &String| word.starts_with(['F', 'I']);
+    let is_cited = |word: &String| word.starts_with(['F', 'I', 'P']);
     let statements = text.split_whitespace().filter_map(lettered).filter(is_cited).collect();
     Citation { page: "reliability.md".to_owned(), statements, ..Citation::default() }
 }
 
 /// Comments of a Rust file as one text, without comment markers. A comment after code begins with `
 /// // `.
-fn comments(text: &str) -> String {
+pub(crate) fn comments(text: &str) -> String {
     let comment = |line: &'_ str| {
         let line = line.trim_start();
         let behind = || line.split_once(" // ").map(|(_, comment)| comment.trim().to_owned());
@@ -179,7 +179,7 @@ fn broken(path: &Path, citations: &[Citation], pages: &Pages) -> Vec<String> {
 
 /// Whether a file is read: Rust, scripts, settings and documents. The changelog is not, because it
 /// names what existed once.
-fn is_read(path: &Path) -> bool {
+pub(crate) fn is_read(path: &Path) -> bool {
     let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     let is_script = || std::fs::read(path).is_ok_and(|bytes| bytes.starts_with(b"#!"));
     match path.extension().and_then(|it| it.to_str()) {
@@ -205,6 +205,15 @@ fn citations_of(path: &Path, text: &str) -> Vec<Citation> {
         }
         _ => citations(&text.replace("\n#", "\n"), None),
     }
+}
+
+/// Page and label of each statement that a file cites.
+#[cfg(test)]
+pub(crate) fn cited(path: &Path, text: &str) -> Vec<(String, String)> {
+    let labels = |it: Citation| -> Vec<_> {
+        it.statements.into_iter().map(|label| (it.page.clone(), label)).collect()
+    };
+    citations_of(path, text).into_iter().flat_map(labels).collect()
 }
 
 /// Every file that is read for citations.
@@ -307,6 +316,7 @@ mod tests {
             "/// md-raid.md statements 1 to 2 and B4",
             "/// A torn write (F2).",
             "//! Checker I21, no such invariant",
+            "/// Read-only (P7).",
         ];
         for bad in bad {
             assert_eq!(broken_in("a.rs", bad).len(), 1, "{bad}");

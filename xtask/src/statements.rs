@@ -8,9 +8,16 @@
 //! Statements on schedulers have letters (`statement_b9_…`, `statements_b1_to_b5_…`). Each has a
 //! test, except those that the page lists with a substitute.
 //!
+//! Statements on write-back and experiments, and the faults, invariants and promises of
+//! `reliability.md`, are cited by the name of a test, or in a comment of a test, of the simulator
+//! `weft-crash` or of a suite of `interop/`. The page lists those that are cited nowhere, with the
+//! reason.
+//!
 //! The sentence of each number is in a page of `spec/`: an item of a list below a heading with the
 //! word "statements" or, for faults, invariants and promises, a row of a table.
 
+#[cfg(test)]
+use crate::citations;
 use crate::tree;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -164,13 +171,116 @@ fn cited_of_schedulers(source: &str) -> BTreeSet<String> {
     cited
 }
 
-/// Statements on schedulers that the page lists as statements without a test.
+/// Statements that the table below a heading lists as statements without a test. A row without a
+/// reason does not count.
 #[cfg(test)]
-fn open_of_schedulers(document: &str) -> BTreeSet<String> {
-    let table = document.lines().skip_while(|line| *line != "## Schedulers").skip(1);
+fn open_below(heading: &str, document: &str) -> BTreeSet<String> {
+    let table = document.lines().skip_while(|line| *line != heading).skip(1);
     let rows = table.take_while(|line| !line.starts_with("## "));
-    let first = rows.filter_map(|line| Some(line.strip_prefix("| ")?.split_once(" |")?.0));
-    first.filter(|cell| *cell != "#").map(str::to_lowercase).collect()
+    let label = |line: &str| {
+        let cells: Vec<&str> = line.trim().trim_matches('|').split('|').map(str::trim).collect();
+        let [label, _, reason] = cells.as_slice() else { return None };
+        let is_row = *label != "#" && !label.starts_with('-') && !reason.is_empty();
+        is_row.then(|| (*label).to_owned())
+    };
+    rows.filter_map(label).collect()
+}
+
+/// Groups of statements that tests cite by name or in comments: the beginning of their labels, and
+/// how many there are.
+#[cfg(test)]
+const GROUPS: [(&str, u32); 5] =
+    [("write-back ", 62), ("experiments ", 33), ("F", 28), ("I", 20), ("P", 9)];
+
+/// Heading of the table of those statements of [`GROUPS`] that no test cites.
+#[cfg(test)]
+const NOT_TESTED: &str = "## Not tested";
+
+/// Crates in which a comment such as "Statement 12" is about `experiments.md`.
+#[cfg(test)]
+const OF_EXPERIMENTS: [&str; 3] = ["crates/weft-sim/", "crates/weft-lab/", "crates/weft-cli/"];
+
+/// Part of a file that tests: a suite, the simulator of crashes and a file of tests as a whole, of
+/// another source its module `tests`.
+#[cfg(test)]
+fn tests_in<'a>(name: &str, text: &'a str) -> &'a str {
+    let is_whole = name.starts_with("interop/")
+        || name.starts_with("crates/weft-crash/")
+        || name.contains("/tests/")
+        || name.ends_with("/tests.rs");
+    if is_whole { text } else { text.split_once("mod tests {").map_or("", |(_, tests)| tests) }
+}
+
+/// Labels of statements of [`GROUPS`] that the tests in a file cite. `name` is its path, relative
+/// to the root.
+#[cfg(test)]
+fn cited_of_groups(name: &str, text: &str) -> BTreeSet<String> {
+    let tests = tests_in(name, text);
+    let mut cited = BTreeSet::new();
+    for (test, group) in
+        [("fn writeback_statement", "write-back "), ("fn experiment", "experiments ")]
+    {
+        for test in tests.split(test).skip(1) {
+            let name = test.split('(').next().unwrap_or_default();
+            let words = name.trim_start_matches('s').split('_').skip(1);
+            cited.extend(numbers(words).into_iter().map(|number| format!("{group}{number}")));
+        }
+    }
+    for (page, label) in citations::cited(&tree::root().join(name), tests) {
+        match page.as_str() {
+            "reliability.md" => _ = cited.insert(label),
+            "experiments.md" => _ = cited.insert(format!("experiments {label}")),
+            "writeback.md" => _ = cited.insert(format!("write-back {label}")),
+            _ => {}
+        }
+    }
+    if OF_EXPERIMENTS.iter().any(|of| name.starts_with(of)) {
+        let comments = citations::comments(tests).to_lowercase();
+        for after in comments.split("statement").skip(1) {
+            let words = after.trim_start_matches('s').split_whitespace();
+            let words = words.map(|word| word.trim_end_matches([',', '.', ';', ':', ')']));
+            cited.extend(numbers(words).into_iter().map(|number| format!("experiments {number}")));
+        }
+    }
+    cited
+}
+
+/// Numbers at the beginning of `words`: 1, 3, 4 and 5 of `1 and 3 to 5 bytes 7`.
+#[cfg(test)]
+fn numbers<'a>(words: impl Iterator<Item = &'a str>) -> Vec<u32> {
+    let (mut found, mut is_range) = (Vec::new(), false);
+    for word in words {
+        match word.parse::<u32>() {
+            Ok(last) => {
+                let first = found.last().filter(|_| is_range).map_or(last, |first| first + 1);
+                found.extend(first..=last);
+                is_range = false;
+            }
+            Err(_) if word == "and" => {}
+            Err(_) if word == "to" => is_range = true,
+            Err(_) => break,
+        }
+    }
+    found
+}
+
+/// Statements of [`GROUPS`] that are neither cited nor listed in the page, those that are cited and
+/// listed, and those that are not in their group.
+#[cfg(test)]
+fn not_as_listed(cited: &BTreeSet<String>, document: &str) -> Vec<String> {
+    let labels = |(group, count): (&str, u32)| -> Vec<String> {
+        (1..=count).map(|number| format!("{group}{number}")).collect()
+    };
+    let all: BTreeSet<String> = GROUPS.into_iter().flat_map(labels).collect();
+    let mut held = cited.clone();
+    let mut found = Vec::new();
+    for open in open_below(NOT_TESTED, document) {
+        if !held.insert(open.clone()) {
+            found.push(open);
+        }
+    }
+    found.extend(all.symmetric_difference(&held).cloned());
+    found
 }
 
 /// Every statement number that a test under `crates/` cites.
@@ -216,7 +326,7 @@ mod tests {
         let without: BTreeSet<String> = all.difference(&cited).cloned().collect();
         assert_eq!(
             without,
-            open_of_schedulers(&document),
+            open_below("## Schedulers", &document).iter().map(|it| it.to_lowercase()).collect(),
             "without a test, and listed in {DOCUMENT}"
         );
         assert!(cited.is_subset(&all), "unknown: {:?}", cited.difference(&all));
@@ -227,9 +337,9 @@ mod tests {
     const HOMES: [(&str, &[(&str, u32)]); 5] = [
         ("md-raid.md", &[("", STATEMENT_COUNT)]),
         ("io-schedulers.md", &OF_SCHEDULERS),
-        ("writeback.md", &[("", 62)]),
-        ("experiments.md", &[("", 33)]),
-        ("reliability.md", &[("F", 28), ("I", 20), ("P", 9)]),
+        ("writeback.md", &[("", GROUPS[0].1)]),
+        ("experiments.md", &[("", GROUPS[1].1)]),
+        ("reliability.md", &[GROUPS[2], GROUPS[3], GROUPS[4]]),
     ];
 
     #[test]
@@ -277,7 +387,59 @@ mod tests {
         let cited = cited_of_schedulers(source);
         assert_eq!(cited.into_iter().collect::<Vec<_>>(), ["b1", "b2", "b3", "d6", "d7", "m12b"]);
         let document = "## Schedulers\n| # | says |\n|--|--|\n| D12 | a |\n## Next\n| M1 | b |";
-        assert_eq!(open_of_schedulers(document), BTreeSet::from(["d12".to_owned()]));
+        assert_eq!(open_below("## Schedulers", document), BTreeSet::new(), "without a reason");
+        let document = document.replace("| a |", "| a | b |");
+        assert_eq!(open_below("## Schedulers", &document), BTreeSet::from(["D12".to_owned()]));
+    }
+
+    /// Statements of groups that the tests of the tree cite.
+    fn cited_of_groups_in_tree() -> BTreeSet<String> {
+        let is_read = |path: &std::path::Path| {
+            citations::is_read(path) && path.extension().is_none_or(|it| it != "md")
+        };
+        let files =
+            ["crates", "interop"].into_iter().flat_map(|folder| tree::files(folder, is_read));
+        files
+            .filter_map(|path| Some((tree::shown(&path), std::fs::read_to_string(path).ok()?)))
+            .flat_map(|(name, text)| cited_of_groups(&name, &text))
+            .collect()
+    }
+
+    #[test]
+    fn each_statement_of_a_group_is_cited_or_listed_and_a_planted_number_is_found() {
+        let document = std::fs::read_to_string(tree::root().join(DOCUMENT)).unwrap();
+        let cited = cited_of_groups_in_tree();
+        let empty = Vec::<String>::new();
+        assert_eq!(not_as_listed(&cited, &document), empty, "cited nowhere, or listed and cited");
+        for (group, count) in GROUPS {
+            let mut fewer = cited.clone();
+            fewer.remove(&format!("{group}1"));
+            assert_eq!(not_as_listed(&fewer, &document), [format!("{group}1")]);
+            let mut more = cited.clone();
+            more.insert(format!("{group}{}", count + 1));
+            assert_eq!(not_as_listed(&more, &document), [format!("{group}{}", count + 1)]);
+        }
+        let listed = document.replace(NOT_TESTED, &format!("{NOT_TESTED}\n| F1 | torn | why |"));
+        assert_eq!(not_as_listed(&cited, &listed), ["F1"], "cited and listed");
+    }
+
+    #[test]
+    fn citations_of_groups_are_read_in_tests_only() {
+        let cited = |name, text| Vec::from_iter(cited_of_groups(name, text));
+        let text = "//! Torn (F1), statement 9\nmod tests {\n/// Statements 2 and 4 to 6, by 7\n\
+                    fn experiments_11_12_k() {}\n// I3\nfn writeback_statements_1_to_3_x_8() {} }";
+        let of_tests = ["F1", "I3", "experiments 11", "experiments 12"];
+        let of_experiments = ["experiments 2", "experiments 4", "experiments 5", "experiments 6"];
+        let of_write_back = ["write-back 1", "write-back 2", "write-back 3"];
+        let in_module = [&of_tests[1..], &of_experiments, &of_write_back].concat();
+        assert_eq!(cited("crates/weft-sim/src/a.rs", text), in_module);
+        let whole = [&of_tests[..], &of_write_back].concat();
+        assert_eq!(cited("crates/weft-runtime/tests/a.rs", text), whole);
+        assert_eq!(
+            cited("interop/a/run", "# reliability.md F2, P6 and F3; F4"),
+            ["F2", "F3", "P6"]
+        );
+        assert_eq!(cited("crates/weft-runtime/src/a.rs", "// F1\n"), [""; 0]);
     }
 
     #[test]
