@@ -29,6 +29,8 @@ pub(crate) struct ArrayLine {
     pub(crate) uuid: Option<String>,
     /// Name of the array, with or without its host.
     pub(crate) name: Option<String>,
+    /// Whether the array has metadata of a vendor (IMSM, DDF), or is in a container of such.
+    pub(crate) is_external: bool,
     /// Number of spares that the array should have.
     pub(crate) spares: usize,
     /// Group of arrays that share their spares.
@@ -77,7 +79,7 @@ impl Config {
         let mut config = Self::default();
         for (number, words) in lines(text) {
             if let Err(why) = config.line(&words) {
-                config.remarks.push(format!("{number}: {why}; the line is left out"));
+                config.remarks.push(format!("{number}: {why}"));
             }
         }
         config
@@ -140,6 +142,8 @@ impl ArrayLine {
                     line.spares = count
                         .map_err(|()| format!("spares: found {value:?}, expected a number"))?;
                 }
+                "container" => line.is_external = true,
+                "metadata" => line.is_external |= ["imsm", "ddf"].contains(&value),
                 "spare-group" => line.spare_group = Some(value.to_owned()),
                 _ => {}
             }

@@ -89,6 +89,17 @@ impl Target {
         Ok(Self { name: name.to_owned(), socket: path.to_owned(), client })
     }
 
+    /// Limits the wait for each answer from now on.
+    pub(crate) fn set_timeout(&mut self, timeout: Duration) {
+        // An error is one of the socket, which the next request meets, too.
+        let _ = self.client.set_timeout(Some(timeout));
+    }
+
+    /// Process of the server and its user: (pid, uid).
+    pub(crate) fn peer(&self) -> std::io::Result<(u32, u32)> {
+        self.client.peer()
+    }
+
     /// Whether the control socket is there. A server that ends in good order removes it.
     pub(crate) fn has_socket(&self) -> bool {
         self.socket.exists()
@@ -158,7 +169,7 @@ pub(crate) fn running() -> Vec<(Target, Status)> {
             let (true, Some(name)) = (is_socket, name) else { continue };
             // The socket of a killed server stays behind, so a failed connection is skipped.
             let Ok(mut target) = Target::at(&path, name) else { continue };
-            let _ = target.client.set_timeout(Some(Duration::from_secs(10)));
+            target.set_timeout(Duration::from_secs(10));
             match target.status() {
                 Ok(status) => found.push((target, status)),
                 Err(Failure::Failed(text)) => complain(&text),
@@ -190,7 +201,9 @@ fn directories() -> Vec<PathBuf> {
     if is_root() {
         directories.push(PathBuf::from(SYSTEM_DIRECTORY));
     }
-    directories.push(private_directory());
+    // Anybody could make a directory of that name.
+    let private = private_directory();
+    directories.extend(is_private(&private).is_ok().then_some(private));
     directories
 }
 
@@ -223,6 +236,15 @@ fn make_private(directory: &Path) -> Result<(), String> {
     {
         return Err(format!("{label}: {error}"));
     }
+    is_private(directory)
+}
+
+/// Whether a directory belongs to this user and no other user can change it.
+///
+/// # Errors
+/// The reason why not, in a sentence.
+fn is_private(directory: &Path) -> Result<(), String> {
+    let label = directory.display();
     let metadata = std::fs::symlink_metadata(directory).map_err(|e| format!("{label}: {e}"))?;
     let ours = metadata.uid() == rustix::process::geteuid().as_raw();
     if !metadata.is_dir() || !ours || metadata.mode() & 0o022 != 0 {

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use common::client::Client;
 use common::{Served, command, exits, json};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Resource, Rlimit, Signal, kill_process, prlimit};
 use tempfile::{TempDir, tempdir};
 
 /// A daemon for the `weft.toml` of a folder. Its servers end with it.
@@ -55,7 +55,7 @@ impl Daemon {
         for _ in 0..count {
             let line =
                 self.lines.recv_timeout(PATIENCE).unwrap_or_else(|_| panic!("{}", self.log()));
-            let mut words = line.split(' ').skip(1).map(str::to_owned);
+            let mut words = line.strip_prefix("ready ").unwrap().split(' ').map(str::to_owned);
             names.extend(words.next());
             last = words.next().unwrap();
         }
@@ -215,13 +215,14 @@ fn a_new_file_starts_stops_and_tunes_and_a_wrong_one_changes_nothing() {
     let text = format!("{ONE}set = {{ stripe_cache_size = 512, max_sectors_kb = '1M' }}\n{TWO}");
     daemon.reload(&text);
     assert_eq!(daemon.ready(1).0, ["two"]);
-    daemon.until("knobs are set", || daemon.log().contains("weft: one: set "));
+    daemon.until("knobs are set", || daemon.log().contains("one: set "));
     assert_eq!(knob("stripe_cache_size"), "stripe_cache_size=512\n");
     assert_eq!(knob("max_sectors_kb"), "max_sectors_kb=1024\n");
     assert_eq!(knob("scheduler"), "scheduler=none\n", "it is no longer in the file");
     assert_eq!(daemon.server("one"), server);
 
-    for wrong in ["[volume.one]\n", "[volume", "[volume.one]\nmembers = 'x'\nset.no = 1\n", "x = 1"]
+    for wrong in
+        ["", "[volume.one]\n", "[volume", "[volume.one]\nmembers = 'x'\nset.no = 1\n", "x = 1"]
     {
         daemon.reload(wrong);
         assert!(daemon.is_served("two") && daemon.server("one") == server, "{wrong}");
@@ -230,7 +231,7 @@ fn a_new_file_starts_stops_and_tunes_and_a_wrong_one_changes_nothing() {
         "{ONE}set.stripe_cache_size = 512\nset.max_sectors_kb = '1M'\nread-only = true\n"
     ));
     daemon.until("two is gone", || !daemon.is_served("two"));
-    assert!(daemon.log().contains("weft: one: has other settings in the file"), "{}", daemon.log());
+    assert!(daemon.log().contains("one: has other settings in the file"), "{}", daemon.log());
     assert_eq!(daemon.server("one"), server);
 }
 
@@ -257,6 +258,89 @@ fn members_that_come_later_are_waited_for_and_a_reason_is_told_once() {
     assert_eq!(daemon.ready(1).0, ["one"]);
 }
 
+/// A server whose data cannot be written refuses to stop, however often the file is read.
+#[test]
+fn no_reload_gives_up_data() {
+    let dir = tempdir().unwrap();
+    let path = dir.path();
+    std::fs::File::create(path.join("disk")).unwrap().set_len(8 << 20).unwrap();
+    let bare = "[volume.one]\nbare = true\nmembers = 'disk'\nwrite-back = '4M'\n";
+    let other = "[volume.two]\nbare = true\nmembers = 'other'\n";
+    std::fs::File::create(path.join("other")).unwrap().set_len(8 << 20).unwrap();
+    std::fs::write(path.join("weft.toml"), format!("{bare}{other}")).unwrap();
+    let mut daemon = Daemon::start(dir);
+    daemon.ready(2);
+    let server = daemon.server("one").unwrap();
+    let limit = |bytes| {
+        let limit = Rlimit { current: bytes, maximum: None };
+        prlimit(Some(server), Resource::Fsize, limit).unwrap();
+    };
+    limit(Some(1 << 20));
+    let socket = daemon.path().join("weft/one.nbd");
+    let mut client = Client::connect(&format!("nbd+unix:///one?socket={}", socket.display()));
+    client.write(4 << 20, &[5; 4096]);
+    daemon.reload(other);
+    daemon.until("a stop is refused", || daemon.log().contains("one: not stopped: "));
+    assert!(daemon.log().contains("no longer in the file, and goes on until weft stop"));
+    std::thread::sleep(Duration::from_millis(2500));
+    daemon.reload(other);
+    daemon.reload(&format!("{bare}{other}"));
+    std::thread::sleep(Duration::from_millis(500));
+    assert_eq!(daemon.server("one"), Some(server));
+    assert_eq!(client.read(4 << 20, 4096), [5; 4096]);
+    // The request to end the service is refused, too, until the data can be written.
+    daemon.signal(Signal::TERM);
+    daemon.until("a stop is refused", || daemon.log().contains("second SIGTERM gives up what is"));
+    limit(None);
+    exits(daemon.path(), 0, &["stop", "one"]);
+    drop(client);
+    assert_eq!(daemon.end(), Some(0), "{}", daemon.log());
+    assert_eq!(std::fs::read(daemon.path().join("disk")).unwrap()[4 << 20..][..4096], [5; 4096]);
+}
+
+/// A service that is told to end while servers start leaves none.
+#[test]
+fn an_end_during_the_start_leaves_no_server() {
+    let mut dir = with(&format!("{ONE}{TWO}"));
+    for wait in [0, 2, 4, 6, 8, 12, 20, 40] {
+        let mut daemon = Daemon::start(dir);
+        std::thread::sleep(Duration::from_millis(wait));
+        // Before it watches signals, the first one kills it.
+        daemon.end();
+        std::thread::sleep(Duration::from_millis(100));
+        let path = daemon.path().to_owned();
+        let is_left = |entry: std::fs::DirEntry| {
+            let cmdline = std::fs::read(entry.path().join("cmdline")).unwrap_or_default();
+            let here = std::fs::read_link(entry.path().join("cwd")).is_ok_and(|it| it == path);
+            here && String::from_utf8_lossy(&cmdline).contains("serve")
+        };
+        let left = std::fs::read_dir("/proc")
+            .unwrap()
+            .flatten()
+            .filter_map(|it| is_left(it).then_some(()));
+        assert_eq!(left.count(), 0, "{wait} ms: {}", daemon.log());
+        dir = std::mem::replace(&mut daemon.dir, tempdir().unwrap());
+    }
+}
+
+/// A server of the same name that is none of the file is left alone, and so is a file that another
+/// daemon serves.
+#[test]
+fn others_are_left_alone() {
+    let dir = with(&format!("{ONE}{TWO}"));
+    let path = dir.path().to_owned();
+    let stranger = Served::start(&path, &["two.a", "two.b", "two.c", "--name", "one"]);
+    let mut daemon = Daemon::start(dir);
+    daemon.until("it is told", || daemon.log().contains("and is no server of this file"));
+    let text = exits(&path, 3, &["daemon", "--config", "weft.toml"]).err;
+    assert!(text.contains("another weft daemon serves its volumes"), "{text}");
+    assert_eq!(daemon.end(), Some(0), "{}", daemon.log());
+    assert_eq!(
+        json(&path, &["status", "--json"])["servers"][0]["pid"],
+        stranger.pid().as_raw_nonzero().get()
+    );
+}
+
 /// Servers outlive a daemon that is killed, and the next one ends them, or starts them again.
 #[test]
 fn servers_of_a_killed_daemon_belong_to_the_next() {
@@ -266,12 +350,17 @@ fn servers_of_a_killed_daemon_belong_to_the_next() {
     daemon.signal(Signal::KILL);
     daemon.child.wait().unwrap();
     assert_eq!((daemon.server("one"), daemon.server("two")), (Some(one), Some(two)));
-    // The folder goes on to the next daemon.
+    // The folder goes on to the next daemon, which sets what has changed meanwhile.
+    let text = format!("{ONE}set.stripe_cache_size = 400\nread-only = true\n{TWO}");
+    std::fs::write(daemon.path().join("weft.toml"), text).unwrap();
     let dir = std::mem::replace(&mut daemon.dir, tempdir().unwrap());
     drop(daemon);
     let mut daemon = Daemon::start(dir);
     assert_eq!(daemon.ready(2).0, ["one", "two"]);
     assert_eq!((daemon.server("one"), daemon.server("two")), (Some(one), Some(two)));
+    daemon.until("knobs are set", || daemon.log().contains("one: set stripe_cache_size=400"));
+    assert!(daemon.log().contains("one: has other settings in the file"), "{}", daemon.log());
+    assert!(!daemon.log().contains("two: has other settings in the file"), "{}", daemon.log());
     kill_process(one, Signal::KILL).unwrap();
     assert_eq!(daemon.ready(1).0, ["one"]);
     exits(daemon.path(), 0, &["stop", "two"]);
@@ -305,15 +394,25 @@ fn a_check_prints_commands_that_work_and_starts_nothing() {
     let before = common::contents(path);
     let words = ["daemon", "--config", "weft.toml", "--check"];
     let text = exits(path, 0, &words).out;
-    let expected = "weft serve --name=one --client=one=weight:200 --write-back=4M -- 'one.?'\n\
-                    weft serve --name=two --array=two -- '*.b' two.a two.c\n";
+    let expected = "weft serve --name=one --client=one=weight:200 --write-back=4M -- one.?\n\
+                    weft serve --name=two --array=two -- *.b two.a two.c\n";
     assert_eq!(text, expected);
     let told = json(path, &[&words[..], &["--json"]].concat());
-    let commands = told["volumes"].as_array().unwrap().iter();
-    let commands: String =
-        commands.map(|it| format!("{}\n", it["command"].as_str().unwrap())).collect();
-    assert_eq!(commands, expected);
+    assert_eq!(told["volumes"][1]["command"], "weft serve --name=two --array=two --");
+    assert_eq!(told["volumes"][1]["members"], serde_json::json!(["*.b", "two.a", "two.c"]));
     assert!(common::contents(path) == before);
+    for line in text.lines() {
+        let mut shell = std::process::Command::new("sh");
+        let line = line
+            .replace("weft serve", &format!("{} serve --exec true", env!("CARGO_BIN_EXE_weft")));
+        shell
+            .args(["-c", &line])
+            .current_dir(path)
+            .env("XDG_RUNTIME_DIR", path)
+            .env("TMPDIR", path);
+        let output = shell.output().unwrap();
+        assert!(output.status.success(), "{line}: {output:?}");
+    }
 }
 
 #[test]
@@ -324,17 +423,24 @@ fn lines_of_an_mdadm_conf_are_volumes() {
     let uuid = detail.split("\"array_uuid\":\"").nth(1).unwrap().split('"').next().unwrap();
     let text = format!(
         "DEVICE partitions\nMAILADDR root\nARRAY /dev/md/first metadata=1.2\n  UUID={uuid}\n\
-         ARRAY /dev/md2 name=any:two\nARRAY <ignore> UUID={uuid}\nARRAY /dev/md3\n"
+         ARRAY /dev/md2 name=any:two\nARRAY <ignore> UUID={uuid}\nARRAY /dev/md3\nARRAY metadata=imsm UUID={uuid}\n"
     );
     std::fs::write(path.join("mdadm.conf"), &text).unwrap();
     let words = ["daemon", "--config", "mdadm.conf", "--check"];
     let found = exits(path, 0, &words);
-    let first =
-        format!("weft serve --name=first --uuid={} -- (members found", uuid.replace(':', ""));
+    let first = format!("weft serve --name=first --uuid={} -- …  # members", uuid.replace(':', ""));
     assert!(found.out.starts_with(&first), "{}", found.out);
-    assert!(found.out.contains("--name=md2 --array=any:two -- (members found"), "{}", found.out);
+    assert!(
+        found.out.contains("--name=md2 --array=any:two -- …  # members are found among all"),
+        "{}",
+        found.out
+    );
     assert_eq!(found.out.lines().count(), 2);
     assert!(found.err.contains("ARRAY md3: neither UUID nor name"), "{}", found.err);
+    assert!(found.err.contains("metadata of a vendor; the line is left out"), "{}", found.err);
+    std::fs::write(path.join("mdadm.conf"), text.replace("UUID=", "UUID=x")).unwrap();
+    let wrong = exits(path, 2, &words).err;
+    assert!(wrong.contains("mdadm.conf:3: uuid: found \"x"), "{wrong}");
     std::fs::write(path.join("mdadm.conf"), format!("{text}ARRAY md2 UUID={uuid}\n")).unwrap();
     let text = exits(path, 2, &words).err;
     assert!(text.contains("mdadm.conf: found two ARRAY lines called md2"), "{text}");
@@ -359,7 +465,7 @@ fn wrong_files_are_told_by_file_and_key() {
             "volume.a: members: found none, expected files or devices",
         ),
         ("[volume.a]\nuuid = 'x'", "volume.a: --uuid: x: not a uuid"),
-        ("[volume.a]\nmembers = [['a']]", "members: found a list, expected a string or number"),
+        ("[volume.a]\nmembers = [['a']]", "members: expected a string or a list of strings"),
         (
             &format!("[volume.a]\n{members}\nread-only = 'yes'"),
             "read-only: found a string, expected true",
@@ -373,17 +479,31 @@ fn wrong_files_are_told_by_file_and_key() {
         ),
         (&format!("[volume.a]\n{members}\nforce-dirty = true"), "force-dirty: is for one start"),
         (&format!("[volume.a]\n{members}\n[volume.a]"), "weft.toml:3: duplicate key"),
+        (
+            &format!("[volume.a]\n{members}\n'exec=true' = true"),
+            "exec=true: is no option of weft serve",
+        ),
+        (&format!("[volume.a]\n{members}\n'' = true"), ": is no option of weft serve"),
+        (&format!("[volume.a]\n{members}\nhelp = true"), "help: is no option of weft serve"),
+        ("[volume.a]\nmembers = true", "members: expected a string or a list of strings"),
+        (
+            &format!("[volume.a]\n{members}\n[volume.b]\nmembers = 'b'"),
+            "found b in volume.a and volume.b",
+        ),
     ] {
         let text = told(text);
         assert!(text.contains(expected), "found {text:?}, expected {expected:?}");
     }
     let text = exits(path, 1, &["daemon", "--config", "absent.toml"]).err;
     assert!(text.contains("absent.toml: No such file"), "{text}");
+    std::fs::write(path.join("weft.toml"), b"# \xff\n").unwrap();
+    let text = exits(path, 2, &["daemon", "--config", "weft.toml", "--check"]).err;
+    assert!(text.contains("weft.toml: byte 2: found no UTF-8"), "{text}");
     std::fs::write(path.join("weft.toml"), "# nothing\n").unwrap();
-    exits(path, 0, &["daemon", "--config", "weft.toml", "--check"]);
     let text = exits(path, 2, &["daemon", "--config", "weft.toml"]).err;
     assert!(text.contains("found no volume, expected tables [volume.NAME]"), "{text}");
     std::fs::create_dir(path.join("weft.d")).unwrap();
+    std::os::unix::fs::symlink("gone", path.join("weft.d/.#hidden.toml")).unwrap();
     for name in ["1.toml", "2.toml"] {
         std::fs::write(path.join("weft.d").join(name), "[volume.a]\nmembers = 'a'").unwrap();
     }

@@ -694,6 +694,17 @@ impl Client {
         Ok(self.reader.get_ref().set_read_timeout(timeout)?)
     }
 
+    /// Process of the server and its user, as of when it began to listen: (pid, uid).
+    ///
+    /// # Errors
+    /// The kernel does not tell.
+    ///
+    /// Source   unix(7), `SO_PEERCRED`
+    pub fn peer(&self) -> std::io::Result<(u32, u32)> {
+        let peer = rustix::net::sockopt::socket_peercred(self.reader.get_ref())?;
+        Ok((peer.pid.as_raw_nonzero().get().unsigned_abs(), peer.uid.as_raw()))
+    }
+
     /// Sends a request and waits for the answer. A refusal is an answer, not an error.
     ///
     /// # Errors

@@ -76,7 +76,7 @@ ok "fio has verified what it wrote across the death of the server"
 
 sed -i -e 's/= 300/= 400/' -e '/second/,$d' weft.toml
 kill -HUP "$daemon"
-for ((t = 0; t < 100; t++)); do grep -q 'first: set stripe_cache_size=400' log && break; sleep 0.1; done
+for ((t = 0; t < 100; t++)); do grep -q '^first: set stripe_cache_size=400' log && break; sleep 0.1; done
 equal "a knob is set while the device is mounted" "$("$weft" get first stripe_cache_size)" stripe_cache_size=400
 for ((t = 0; t < 100; t++)); do grep -q 'second: INFO stopped' log && break; sleep 0.1; done
 check "a volume that is gone from the file is stopped" grep -q 'second: INFO stopped' log

@@ -7,6 +7,8 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use clap::{Arg, ArgAction, FromArgMatches};
@@ -16,6 +18,7 @@ use weft_engine::knobs::Knobs;
 use weft_terminal::outcome::Failure;
 use weft_terminal::terminal::{complain, label};
 
+use super::members::is_pattern;
 use crate::assembly::Selection;
 use crate::knobs::set_live;
 use crate::mdadm_conf::Config;
@@ -64,6 +67,12 @@ pub(super) fn read(path: &Path, serve: &clap::Command) -> Result<Vec<Entry>, Fai
         }
     };
     let mut entries: BTreeMap<String, (Entry, &Path)> = BTreeMap::new();
+    if files.iter().all(|(_, volumes)| volumes.is_empty()) {
+        return Err(Failure::usage(format!(
+            "{}: found no volume, expected tables [volume.NAME]",
+            label(path)
+        )));
+    }
     for (path, volumes) in &files {
         for (name, value) in volumes {
             let entry = entry(name, value, serve)
@@ -74,23 +83,50 @@ pub(super) fn read(path: &Path, serve: &clap::Command) -> Result<Vec<Entry>, Fai
             }
         }
     }
-    Ok(entries.into_values().map(|(entry, _)| entry).collect())
+    let entries: Vec<Entry> = entries.into_values().map(|(entry, _)| entry).collect();
+    shared(&entries).map_err(|why| Failure::usage(format!("{}: {why}", label(path))))?;
+    Ok(entries)
 }
 
-/// Tables of volumes for the `ARRAY` lines of an mdadm.conf: each is called as its device, or as the
-/// array if there is none.
+/// Refuses a member or listener that two volumes have.
+fn shared(entries: &[Entry]) -> Result<(), String> {
+    let mut seen: BTreeMap<&str, &str> = BTreeMap::new();
+    for entry in entries {
+        let listeners = entry.options.iter().filter_map(|word| word.strip_prefix("--listen="));
+        // One device is made for each of these.
+        let listeners = listeners.filter(|at| *at != "ublk:");
+        let members = entry.members.iter().map(String::as_str);
+        // Volumes that select arrays may look for them in the same place.
+        let members = members.filter(|member| entry.selection.is_none() && !is_pattern(member));
+        for what in listeners.chain(members) {
+            if let Some(other) = seen.insert(what, &entry.name) {
+                let both = format!("volume.{other} and volume.{}", entry.name);
+                return Err(format!("found {what} in {both}, expected it in one of them"));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Tables of volumes for the `ARRAY` lines of an mdadm.conf: each has the name of its device, or of
+/// the array if there is none.
 fn arrays(path: &Path) -> Result<Table, Failure> {
     let config = Config::read(path).map_err(Failure::usage)?;
-    config.remarks.iter().for_each(|remark| complain(remark));
+    if let Some(remark) = config.remarks.first() {
+        return Err(Failure::usage(remark));
+    }
     let mut tables = Table::new();
     for line in config.arrays {
         let last = |text: &String| text.rsplit(['/', ':']).next().map(str::to_owned);
-        let name = line.device.as_ref().or(line.name.as_ref()).and_then(last).unwrap_or_default();
+        let name = line.device.as_ref().or(line.name.as_ref()).or(line.uuid.as_ref());
+        let name = name.and_then(last).unwrap_or_default();
         let keys = [("uuid", line.uuid), ("array", line.name)];
         let keys = keys.into_iter().filter_map(|(key, value)| Some((key.into(), value?.into())));
         let table: Table = keys.collect();
         let label = label(path);
-        if table.is_empty() {
+        if line.is_external {
+            complain(&format!("{label}: ARRAY {name}: metadata of a vendor; the line is left out"));
+        } else if table.is_empty() {
             complain(&format!(
                 "{label}: ARRAY {name}: neither UUID nor name; the line is left out"
             ));
@@ -111,7 +147,9 @@ fn beside(path: &Path) -> Result<Vec<PathBuf>, Failure> {
     };
     let paths = entries.map(|entry| Ok(entry?.path())).collect::<std::io::Result<Vec<PathBuf>>>();
     let mut paths = paths.map_err(failed)?;
-    paths.retain(|path| path.extension().is_some_and(|extension| extension == "toml"));
+    // Editors have hidden files there.
+    let is_hidden = |path: &Path| path.file_name().is_some_and(|it| it.as_bytes()[0] == b'.');
+    paths.retain(|path| path.extension().is_some_and(|it| it == "toml") && !is_hidden(path));
     paths.sort();
     Ok(paths)
 }
@@ -128,7 +166,17 @@ fn volumes(path: &Path) -> Result<Table, Failure> {
             BYTES_MAX >> 10
         )));
     }
-    let text = std::fs::read_to_string(path).map_err(failed)?;
+    if rustix::process::geteuid().is_root() && facts.mode() & 0o022 != 0 {
+        return Err(Failure::refused(format!(
+            "{}: found mode {:04o}, which lets others say what root runs; expected 0644 or less",
+            label(path),
+            facts.mode() & 0o7777
+        )));
+    }
+    let text = String::from_utf8(std::fs::read(path).map_err(failed)?).map_err(|error| {
+        let at = error.utf8_error().valid_up_to();
+        Failure::usage(format!("{}: byte {at}: found no UTF-8, expected text", label(path)))
+    })?;
     let mut table: Table = text.parse().map_err(|error: toml::de::Error| {
         let line = error.span().map_or(1, |span| 1 + text[..span.start].matches('\n').count());
         Failure::usage(format!("{}:{line}: {}", label(path), error.message()))
@@ -171,10 +219,11 @@ fn entry(name: &str, value: &Value, serve: &clap::Command) -> Result<Entry, Stri
             return Err(named((*why).to_owned()));
         }
         match key.as_str() {
-            "members" => entry.members = texts(value).map_err(named)?,
+            "members" if is_strings(value) => entry.members = texts(value).map_err(named)?,
+            "members" => return Err(named("expected a string or a list of strings".to_owned())),
             "set" => entry.knobs = live_knobs(value).map_err(named)?,
             _ => {
-                let arg = serve.get_arguments().find(|arg| arg.get_long() == Some(key));
+                let arg = option(key, serve).map_err(named)?;
                 entry.options.extend(words(key, value, arg).map_err(named)?);
             }
         }
@@ -195,21 +244,36 @@ fn entry(name: &str, value: &Value, serve: &clap::Command) -> Result<Entry, Stri
     Ok(entry)
 }
 
-/// Words of the command line for a key. `arg` is the option; clap refuses an unknown one later.
-fn words(key: &str, value: &Value, arg: Option<&Arg>) -> Result<Vec<String>, String> {
+/// The option of `serve` that a key means.
+///
+/// # Errors
+/// There is none; the message has the nearest key.
+fn option<'a>(key: &str, serve: &'a clap::Command) -> Result<&'a Arg, String> {
+    let all = || serve.get_arguments().filter_map(|arg| Some((arg.get_long()?, arg)));
+    if let Some((_, arg)) = all().find(|(name, _)| *name == key) {
+        return Ok(arg);
+    }
+    let names = all().map(|(name, _)| name).chain(["members"]);
+    let near = names.map(|name| (strsim::damerau_levenshtein(key, name), name));
+    let near = near.min().filter(|(distance, name)| 3 * distance <= name.len());
+    let near = near.map(|(_, name)| format!(" ({name}?)")).unwrap_or_default();
+    Err(format!("is no option of weft serve{near}; weft serve --help lists them"))
+}
+
+/// Words of the command line for a key, which means the option `arg`.
+fn words(key: &str, value: &Value, arg: &Arg) -> Result<Vec<String>, String> {
     let with = |value: String| format!("--{key}={value}");
-    Ok(match arg.map(Arg::get_action) {
-        None | Some(ArgAction::SetTrue) => match value {
+    Ok(match arg.get_action() {
+        ArgAction::SetTrue => match value {
             Value::Boolean(true) => vec![format!("--{key}")],
-            Value::Boolean(false) if arg.is_some() => Vec::new(),
-            _ if arg.is_none() => vec![format!("--{key}")],
+            Value::Boolean(false) => Vec::new(),
             other => return Err(format!("found {}, expected true or false", kind(other))),
         },
-        Some(ArgAction::Append) if value.is_table() => {
+        ArgAction::Append if value.is_table() => {
             pairs(value)?.map(|(name, value)| with(format!("{name}={value}"))).collect()
         }
-        Some(ArgAction::Append) => texts(value)?.into_iter().map(with).collect(),
-        Some(_) => vec![with(text(value)?)],
+        ArgAction::Append => texts(value)?.into_iter().map(with).collect(),
+        _ => vec![with(text(value)?)],
     })
 }
 
@@ -226,9 +290,13 @@ fn pairs(value: &Value) -> Result<impl Iterator<Item = (String, String)>, String
     let Value::Table(table) = value else {
         return Err(format!("found {}, expected a table of names and values", kind(value)));
     };
-    let pair = |(name, value): (&String, &Value)| match text(value) {
-        Ok(text) => Ok((name.clone(), text)),
-        Err(why) => Err(format!("{name}: {why}")),
+    let pair = |(name, value): (&String, &Value)| match value {
+        // Knobs are 0 and 1.
+        Value::Boolean(truth) => Ok((name.clone(), u8::from(*truth).to_string())),
+        value => match text(value) {
+            Ok(text) => Ok((name.clone(), text)),
+            Err(why) => Err(format!("{name}: {why}")),
+        },
     };
     Ok(table.iter().map(pair).collect::<Result<Vec<_>, String>>()?.into_iter())
 }
@@ -249,9 +317,13 @@ fn text(value: &Value) -> Result<String, String> {
         Value::String(text) => Ok(text.clone()),
         Value::Integer(number) => Ok(number.to_string()),
         Value::Float(number) => Ok(number.to_string()),
-        Value::Boolean(truth) => Ok(u8::from(*truth).to_string()),
         other => Err(format!("found {}, expected a string or number", kind(other))),
     }
+}
+
+/// Whether a value is a string or a list of strings.
+fn is_strings(value: &Value) -> bool {
+    value.as_array().map_or(value.is_str(), |values| values.iter().all(Value::is_str))
 }
 
 /// Type of a value, for messages.

@@ -18,23 +18,39 @@ pub(super) fn find(entry: &Entry) -> Result<Vec<PathBuf>, String> {
     };
     let Some(selection) = &entry.selection else { return Ok(all) };
     let count = all.len();
-    let mut found: Vec<PathBuf> = all.into_iter().filter(|path| belongs(path, selection)).collect();
-    // With metadata at the end of the last partition, the superblock seems to be the disk's too.
-    let disks: Vec<PathBuf> = found.iter().filter_map(|path| disk_of(path)).collect();
-    found.retain(|path| !disks.contains(path));
-    if found.is_empty() {
-        return Err(format!("found no member of the array among {count} devices"));
+    let mut found: Vec<(PathBuf, PathBuf)> = Vec::new();
+    for path in all {
+        let real = std::fs::canonicalize(&path).unwrap_or_else(|_| path.clone());
+        // A folder such as /dev/disk/by-id has several links to a device.
+        if found.iter().all(|(_, other)| *other != real) && belongs(&path, selection) {
+            found.push((path, real));
+        }
     }
-    Ok(found)
+    // With metadata at the end of the last partition, the superblock seems to be the disk's too.
+    let disks: Vec<PathBuf> = found.iter().filter_map(|(_, real)| disk_of(real)).collect();
+    found.retain(|(_, real)| !disks.contains(real));
+    if found.is_empty() {
+        let wanted = entry
+            .options
+            .iter()
+            .filter(|word| ["--uuid=", "--array="].iter().any(|option| word.starts_with(option)));
+        let wanted: Vec<&str> = wanted.map(|word| word.trim_start_matches('-')).collect();
+        return Err(format!("found no member of {} among {count} devices", wanted.join(", ")));
+    }
+    Ok(found.into_iter().map(|(path, _)| path).collect())
+}
+
+/// Whether a member is a pattern of paths. `weft serve` itself takes patterns with a part
+/// (`disk*#5`).
+pub(super) fn is_pattern(member: &str) -> bool {
+    member.contains(['*', '?', '[']) && !member.contains(['#', '@']) && !Path::new(member).exists()
 }
 
 /// Files and devices that names and patterns mean, in the order given.
 fn matched(members: &[String]) -> Result<Vec<PathBuf>, String> {
     let mut paths = Vec::new();
     for member in members {
-        // serve finds the parts of files that match a pattern (disk*#5).
-        let is_pattern = member.contains(['*', '?', '[']) && !member.contains(['#', '@']);
-        if !is_pattern || Path::new(member).exists() {
+        if !is_pattern(member) {
             paths.push(PathBuf::from(member));
             continue;
         }
@@ -60,16 +76,11 @@ fn belongs(path: &Path, selection: &Options) -> bool {
 /// The kernel's list cannot be read.
 ///
 /// Source   proc(5), /proc/partitions; mdadm.conf(5), DEVICE partitions
-fn devices() -> Result<Vec<PathBuf>, String> {
-    let text = listed().map_err(|error| format!("{LIST}: {error}"))?;
+pub(super) fn devices() -> Result<Vec<PathBuf>, String> {
+    let text = std::fs::read_to_string(LIST).map_err(|error| format!("{LIST}: {error}"))?;
     let names = text.lines().skip(1).filter_map(|line| line.split_whitespace().nth(3));
     let names = names.filter(|name| !PASSED_OVER.iter().any(|other| name.starts_with(other)));
     Ok(names.map(|name| Path::new("/dev").join(name.replace('!', "/"))).collect())
-}
-
-/// The kernel's list of block devices, which changes when one comes or goes.
-pub(super) fn listed() -> std::io::Result<String> {
-    std::fs::read_to_string(LIST)
 }
 
 /// The disk that a partition is of; `None` for anything else.

@@ -1,15 +1,18 @@
 //! `weft daemon`: serves all volumes of a file, each by a server of its own.
 
 mod file;
+mod log;
 mod members;
 mod server;
 mod service;
 
 use std::ffi::OsString;
+use std::fs::{File, TryLockError};
+use std::hash::{Hash, Hasher};
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::Sender;
 
 use clap::Args;
@@ -19,7 +22,9 @@ use weft_terminal::outcome::{Exit, Failure, Outcome};
 use weft_terminal::terminal::{print_json, quoted, stdout};
 
 use crate::configuration::default_volumes;
+use crate::target::directory_for_sockets;
 use file::Entry;
+use members::is_pattern;
 use server::Message;
 use service::Service;
 
@@ -71,44 +76,70 @@ pub(crate) fn run(arguments: &Daemon, serve: clap::Command) -> Outcome {
                 names.join(", ")
             ))
         })?;
-        let members = members::find(entry).map_err(Failure::failed)?;
+        let members =
+            members::find(entry).map_err(|why| Failure::failed(format!("{name}: {why}")))?;
         let words = entry.command(&arguments.options, &members);
         let error = std::process::Command::new(&program).args(words).exec();
         return Err(Failure::failed(format!("{}: {error}", program.display())));
     }
-    if entries.is_empty() {
-        return Err(Failure::usage(format!(
-            "{}: found no volume, expected tables [volume.NAME]",
-            file.display()
-        )));
-    }
+    let _lock = lock(&file)?;
     let service = Service::new(program, &file, serve);
     watch_signals(&service.sender())?;
     service.run(entries)
 }
 
+/// Keeps a second daemon from the volumes of a file, for as long as the lock is open.
+fn lock(file: &Path) -> Result<File, Failure> {
+    let failed = |path: &Path, error: &dyn std::fmt::Display| {
+        Failure::failed(format!("{}: {error}", path.display()))
+    };
+    let file = std::fs::canonicalize(file).map_err(|error| failed(file, &error))?;
+    let mut name = std::hash::DefaultHasher::new();
+    file.hash(&mut name);
+    let path = directory_for_sockets()?.join(format!("daemon-{:016x}.lock", name.finish()));
+    let options = File::options().write(true).create(true).truncate(false).open(&path);
+    let lock = options.map_err(|error| failed(&path, &error))?;
+    match lock.try_lock() {
+        Ok(()) => Ok(lock),
+        Err(TryLockError::WouldBlock) => Err(Failure::refused(format!(
+            "{}: another weft daemon serves its volumes; SIGHUP has it read the file again",
+            file.display()
+        ))),
+        Err(TryLockError::Error(error)) => Err(failed(&path, &error)),
+    }
+}
+
 /// Prints what would be run.
 fn check(entries: &[Entry], json: bool) -> Outcome {
     let commands = entries.iter().map(|entry| {
-        let members: Vec<PathBuf> = entry.members.iter().map(PathBuf::from).collect();
-        let words = entry.command(&[], &members);
+        let words = entry.command(&[], &[]);
         let words = words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ");
         (entry, format!("weft {words}"))
     });
     if json {
-        let volumes = commands.map(|(it, line)| json!({"name": it.name, "command": line}));
-        let volumes: Vec<_> = volumes.collect();
+        let members = |it: &Entry| (!it.members.is_empty()).then(|| it.members.clone());
+        let volume = |(it, line): (&Entry, String)| json!({"name": it.name, "command": line, "members": members(it)});
+        let volumes: Vec<_> = commands.map(volume).collect();
         print_json(&json!({"schema": "weft.daemon/1", "volumes": volumes}))?;
         return Ok(Exit::Done);
     }
     let mut out = stdout();
     for (entry, line) in commands {
-        let found = if entry.members.is_empty() { " (members found when it starts)" } else { "" };
-        writeln!(out, "{line}{found}")?;
+        // A shell finds what a pattern matches, as the daemon does.
+        let shown = |member: &String| match is_pattern(member) {
+            true => member.clone(),
+            false => quoted(member.as_ref()),
+        };
+        let members: Vec<String> = entry.members.iter().map(shown).collect();
+        let members = if members.is_empty() { SEARCHED.to_owned() } else { members.join(" ") };
+        writeln!(out, "{line} {members}")?;
     }
     out.flush()?;
     Ok(Exit::Done)
 }
+
+/// Members of a volume that are searched, in the output of `--check`.
+const SEARCHED: &str = "…  # members are found among all block devices";
 
 /// Turns signals into messages to the service, from now on.
 fn watch_signals(messages: &Sender<Message>) -> Result<(), Failure> {

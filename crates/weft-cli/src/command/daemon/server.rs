@@ -3,18 +3,21 @@
 //! Each volume has a process of its own, so that a fault in one takes no other down. A server
 //! outlives a daemon that is killed, and belongs to the next daemon.
 
+use std::ffi::{OsStr, OsString};
 use std::io::{BufRead, BufReader, Read};
 use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::Sender;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
-use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use rustix::process::{Pid, PidfdFlags, geteuid, pidfd_open};
 
 use super::file::Entry;
 use super::members;
@@ -26,18 +29,25 @@ pub(super) enum Message {
     Reload,
     /// All servers are to end (SIGTERM, SIGINT).
     Stop,
-    /// News of the server of one volume.
-    Of(String, News),
+    /// News of the server of one volume, and the number of its start.
+    Of(String, u64, News),
 }
 
 /// News of a server.
 pub(super) enum News {
     /// The process runs; the descriptor is its pidfd.
     Started(OwnedFd),
+    /// The process ran before this daemon, with these words as its command line.
+    Adopted(Vec<OsString>),
     /// A line of its log.
     Line(String),
     /// Clients may connect, at these addresses.
     Ready(String),
+    /// The server was asked to end and has refused, for this reason.
+    NotStopped(String),
+    /// The server has answered a change of knobs, which are given for people, with the reason if it
+    /// has refused.
+    Tuned(String, Result<(), String>),
     /// The server has ended in good order: it was told to.
     Stopped,
     /// The server has failed or was refused, or did not start; the reason is in its log. Here it is
@@ -45,84 +55,137 @@ pub(super) enum News {
     Failed(String),
 }
 
-/// Starts the server of a volume, and threads that send its news. Members are looked for in such a
-/// thread, because a device may not answer.
-pub(super) fn start(program: PathBuf, entry: Entry, messages: Sender<Message>) {
-    let volume = entry.name.clone();
-    let tell = move |news| {
+/// Start of a server, by its thread and by the daemon.
+pub(super) struct Start {
+    pub(super) program: PathBuf,
+    pub(super) entry: Entry,
+    /// Number of the start, which tells its news from those of a former server of the volume.
+    pub(super) number: u64,
+    pub(super) messages: Sender<Message>,
+    /// Whether the start is called off. The lock is held while a process is made: once the daemon
+    /// has set it, either [`News::Started`] is on its way or no process comes.
+    pub(super) is_off: Arc<Mutex<bool>>,
+}
+
+impl Start {
+    /// Starts the server of a volume, and threads that send its news. Members are looked for in
+    /// such a thread, because a device may not answer.
+    pub(super) fn begin(self) {
+        std::thread::spawn(move || {
+            let adopted = self.adopt();
+            let last = adopted.unwrap_or_else(|| self.serve());
+            self.tell(last.unwrap_or_else(News::Failed));
+        });
+    }
+
+    fn tell(&self, news: News) {
         // An error means that the daemon ends.
-        let _ = messages.send(Message::Of(volume.clone(), news));
-    };
-    std::thread::spawn(move || {
-        let adopted = adopt(&entry.name, &tell);
-        let last = adopted.unwrap_or_else(|| serve(&program, &entry, &tell));
-        tell(last.unwrap_or_else(News::Failed));
-    });
-}
+        let _ = self.messages.send(Message::Of(self.entry.name.clone(), self.number, news));
+    }
 
-/// Waits for the end of a server that runs already, and returns its last news; `None` if none runs.
-fn adopt(name: &str, tell: &impl Fn(News)) -> Option<Result<News, String>> {
-    let mut target = Target::connect(name).ok()?;
-    let status = target.status().ok()?;
-    let process = Pid::from_raw(i32::try_from(status.pid).ok()?)?;
-    let process = pidfd_open(process, PidfdFlags::empty()).ok()?;
-    let ended = process.try_clone().map_err(|error| format!("pidfd: {error}"));
-    tell(News::Started(process));
-    tell(News::Line(format!("process {} serves it already", status.pid)));
-    tell(News::Ready(status.listen.join(" ")));
-    let wait = |process: OwnedFd| loop {
-        match poll(&mut [PollFd::new(&process, PollFlags::IN)], None) {
-            Err(Errno::INTR) => {}
-            Err(error) => break Err(format!("poll: {error}")),
-            // Only a server that ends in good order removes its socket.
-            Ok(_) if target.has_socket() => break Err("it has left its socket behind".into()),
-            Ok(_) => break Ok(News::Stopped),
+    /// Waits for the end of a server that runs already, and returns its last news; `None` if none
+    /// runs.
+    fn adopt(&self) -> Option<Result<News, String>> {
+        let name = &self.entry.name;
+        let mut target = Target::connect(name).ok()?;
+        Some(self.adopt_from(&mut target))
+    }
+
+    fn adopt_from(&self, target: &mut Target) -> Result<News, String> {
+        let (pid, uid) = target.peer().map_err(|error| format!("its control socket: {error}"))?;
+        let is_ours = uid == geteuid().as_raw();
+        let process = i32::try_from(pid).ok().and_then(Pid::from_raw).filter(|_| is_ours);
+        let other =
+            || format!("process {pid} serves a volume of this name, and is no server of this file");
+        let process = pidfd_open(process.ok_or_else(other)?, PidfdFlags::empty());
+        let process = process.map_err(|error| format!("process {pid}: {error}"))?;
+        // A process that answers after this is the one that the descriptor names.
+        target.set_timeout(ANSWER_MAX);
+        let status = target.status().map_err(|error| error.message().to_owned())?;
+        let words = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        let words = words.split(|byte| *byte == 0).map(|it| OsStr::from_bytes(it).to_owned());
+        let words: Vec<OsString> = words.skip(1).collect();
+        if !words.starts_with(&self.entry.command(&[], &[])[..2]) {
+            return Err(other());
         }
-    };
-    Some(ended.and_then(wait))
-}
-
-/// Runs a server to its end. Returns the last news of it.
-///
-/// # Errors
-/// The server could not be started, in a sentence.
-fn serve(
-    program: &PathBuf,
-    entry: &Entry,
-    tell: &(impl Fn(News) + Clone + Send + 'static),
-) -> Result<News, String> {
-    let members = members::find(entry)?;
-    let failed = |error: std::io::Error| format!("{}: {error}", program.display());
-    let mut child = Command::new(program)
-        .args(entry.command(&[], &members))
-        // These are for the daemon.
-        .env_remove("NOTIFY_SOCKET")
-        .env_remove("LISTEN_FDS")
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        // Ctrl-C is for the daemon, which then ends its servers.
-        .process_group(0)
-        .spawn()
-        .map_err(failed)?;
-    let process = pidfd_open(Pid::from_child(&child), PidfdFlags::empty());
-    match process {
-        Ok(process) => tell(News::Started(process)),
-        Err(error) => {
-            let _ = child.kill();
-            let _ = child.wait();
-            return Err(format!("pidfd_open: {error}"));
+        let ended = process.try_clone().map_err(|error| format!("pidfd: {error}"))?;
+        self.tell(News::Started(process));
+        self.tell(News::Line(format!("process {pid} serves it already")));
+        self.tell(News::Adopted(words));
+        self.tell(News::Ready(status.listen.join(" ")));
+        loop {
+            match poll(&mut [PollFd::new(&ended, PollFlags::IN)], None) {
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(format!("poll: {error}")),
+                // Only a server that ends in good order removes its socket.
+                Ok(_) if target.has_socket() => return Err("without a stop".to_owned()),
+                Ok(_) => return Ok(News::Stopped),
+            }
         }
     }
-    let readers = [
-        child.stdout.take().map(|out| each_line(out, tell.clone(), ready)),
-        child
-            .stderr
-            .take()
-            .map(|err| each_line(err, tell.clone(), |line| Some(News::Line(line.to_owned())))),
-    ];
-    let status = ended(&mut child, readers.into_iter().flatten())?;
-    Ok(if status.success() { News::Stopped } else { News::Failed(status.to_string()) })
+
+    /// Runs a server to its end. Returns the last news of it.
+    ///
+    /// # Errors
+    /// The server could not be started, in a sentence.
+    fn serve(&self) -> Result<News, String> {
+        let members = members::find(&self.entry)?;
+        let mut child = {
+            let is_off = self.is_off.lock().unwrap_or_else(PoisonError::into_inner);
+            if *is_off {
+                return Ok(News::Stopped);
+            }
+            let mut child = self.spawn(&members)?;
+            match pidfd_open(Pid::from_child(&child), PidfdFlags::empty()) {
+                Ok(process) => self.tell(News::Started(process)),
+                Err(error) => {
+                    let _ = child.kill();
+                    let _ = child.wait();
+                    return Err(format!("pidfd_open: {error}"));
+                }
+            }
+            child
+        };
+        let readers = [
+            child.stdout.take().map(|out| self.each_line(out, ready)),
+            child.stderr.take().map(|err| self.each_line(err, |it| Some(News::Line(it.into())))),
+        ];
+        let status = ended(&mut child, readers.into_iter().flatten())?;
+        Ok(if status.success() { News::Stopped } else { News::Failed(status.to_string()) })
+    }
+
+    fn spawn(&self, members: &[PathBuf]) -> Result<Child, String> {
+        let mut command = Command::new(&self.program);
+        // These are for the daemon.
+        FOR_DAEMON.iter().for_each(|name| _ = command.env_remove(name));
+        command
+            .args(self.entry.command(&[], members))
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            // Ctrl-C is for the daemon, which then ends its servers.
+            .process_group(0)
+            .spawn()
+            .map_err(|error| format!("{}: {error}", self.program.display()))
+    }
+
+    /// Starts a thread that makes news of the lines of a pipe.
+    fn each_line(
+        &self,
+        pipe: impl Read + Send + 'static,
+        news: impl Fn(&str) -> Option<News> + Send + 'static,
+    ) -> JoinHandle<()> {
+        let (volume, number) = (self.entry.name.clone(), self.number);
+        let messages = self.messages.clone();
+        std::thread::spawn(move || {
+            let lines = BufReader::new(pipe).split(b'\n');
+            for line in lines.map_while(Result::ok) {
+                if let Some(news) = news(String::from_utf8_lossy(&line).trim()) {
+                    let _ = messages.send(Message::Of(volume.clone(), number, news));
+                }
+            }
+        })
+    }
 }
 
 /// Waits for the end of a server, and a while for its last lines: another process may have its
@@ -130,7 +193,7 @@ fn serve(
 fn ended(
     child: &mut Child,
     readers: impl Iterator<Item = JoinHandle<()>>,
-) -> Result<std::process::ExitStatus, String> {
+) -> Result<ExitStatus, String> {
     let status = child.wait().map_err(|error| format!("wait: {error}"))?;
     let until = Instant::now() + LAST_LINES;
     for reader in readers {
@@ -146,21 +209,18 @@ fn ready(line: &str) -> Option<News> {
     line.strip_prefix("ready ").map(|addresses| News::Ready(addresses.to_owned()))
 }
 
-/// Starts a thread that makes news of the lines of a pipe.
-fn each_line(
-    pipe: impl Read + Send + 'static,
-    tell: impl Fn(News) + Send + 'static,
-    news: impl Fn(&str) -> Option<News> + Send + 'static,
-) -> JoinHandle<()> {
-    std::thread::spawn(move || {
-        let lines = BufReader::new(pipe).split(b'\n');
-        for line in lines.map_while(Result::ok) {
-            if let Some(news) = news(String::from_utf8_lossy(&line).trim()) {
-                tell(news);
-            }
-        }
-    })
-}
+/// Variables that systemd sets for the daemon alone.
+const FOR_DAEMON: [&str; 6] = [
+    "LISTEN_FDNAMES",
+    "LISTEN_FDS",
+    "LISTEN_PID",
+    "NOTIFY_SOCKET",
+    "WATCHDOG_PID",
+    "WATCHDOG_USEC",
+];
+
+/// Longest wait for the answer of a server that runs already.
+const ANSWER_MAX: Duration = Duration::from_secs(10);
 
 /// Longest wait for the last lines of a process that has ended.
 const LAST_LINES: Duration = Duration::from_secs(1);

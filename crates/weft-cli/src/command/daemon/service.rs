@@ -4,23 +4,28 @@
 //! time, up to a minute, or when a block device comes or goes: a member may come later, and a crash
 //! must not keep clients waiting. A server that ended in good order (`weft stop`) stays stopped
 //! until the file is read again.
+//!
+//! Servers are told to end through their control sockets, as by `weft stop`: a second request does
+//! not mean more than the first one, where a second signal gives up what cannot be written. Only
+//! further signals to the daemon itself mean that.
 
 use std::collections::BTreeMap;
-use std::io::Write;
+use std::ffi::OsString;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Signal, pidfd_send_signal};
 use weft_engine::knobs::Knobs;
 use weft_export::control::Command;
 use weft_terminal::outcome::{Exit, Failure, Outcome};
-use weft_terminal::terminal::{complain, printable};
 
 use super::file::{self, Entry};
+use super::log::Log;
 use super::members;
-use super::server::{self, Message, News};
+use super::server::{Message, News, Start};
 use crate::foreground::notify;
 use crate::target::Target;
 
@@ -33,12 +38,16 @@ pub(super) struct Service {
     serve: clap::Command,
     volumes: BTreeMap<String, Volume>,
     messages: (Sender<Message>, Receiver<Message>),
+    log: Log,
+    /// Number of the last start of a server.
+    starts: u64,
     /// Block devices of this machine at the last look for a member that has come.
-    devices: Option<String>,
-    /// Whether the service ends: no server is started any more.
-    is_ending: bool,
+    devices: Option<Vec<PathBuf>>,
+    /// Requests to end so far, each with its time at least [`REQUESTS_APART`] after the one before.
+    requests: Vec<Instant>,
     /// Volumes whose servers did not end in good order when the service ended.
     unclean: Vec<String>,
+    began: Instant,
     /// Last state that systemd was told; empty before READY.
     told: String,
 }
@@ -46,26 +55,38 @@ pub(super) struct Service {
 /// A volume and its server.
 struct Volume {
     entry: Entry,
-    /// Entry that the server was started with.
+    /// Entry that the server was started with; its knobs are those that the server has.
     started: Entry,
     state: State,
-    /// Time from a failure of the server to its next start.
-    delay: Duration,
-    /// Lines of a server that is not ready yet: they are printed if it gets ready, or if they
-    /// differ from those of the start before.
+    /// Number of the start that the state is of.
+    number: u64,
+    /// Way to call off a start that has no process yet.
+    is_off: Arc<Mutex<bool>>,
+    /// Time from a failed start to the next one, and from a crash to the next start.
+    start_delay: Duration,
+    crash_delay: Duration,
+    /// Lines of a server that is not ready yet: they are printed if it gets ready, or is not for a
+    /// while, or if they differ from those of the start before.
     lines: Vec<String>,
     printed: Vec<String>,
+    /// Whether the server was asked to end, and has not answered.
+    is_ending: bool,
+    /// Knobs that the server was last asked to set, until it has answered, and after it has
+    /// refused.
+    asked: Option<BTreeMap<String, String>>,
     then: Then,
 }
 
 /// State of a server. `process` is its pidfd.
 enum State {
-    /// The server looks for its members, or assembles the array.
-    Starting { process: Option<OwnedFd> },
+    /// Members are looked for. `is_told`: the log says that this takes long.
+    Searching { since: Instant, is_told: bool },
+    /// The server assembles the array.
+    Starting { process: OwnedFd, since: Instant },
     /// Clients may connect.
     Serving { process: OwnedFd, since: Instant },
-    /// The server has failed, and is started again at this time.
-    Failed { again: Instant },
+    /// The server has failed, and is started again.
+    Failed { since: Instant, again: Instant },
     /// The server has ended in good order.
     Stopped,
 }
@@ -82,26 +103,40 @@ enum Then {
 }
 
 impl Volume {
-    fn process(&self) -> Option<&OwnedFd> {
-        match &self.state {
-            State::Starting { process } => process.as_ref(),
-            State::Serving { process, .. } => Some(process),
-            State::Failed { .. } | State::Stopped => None,
+    fn new(entry: Entry) -> Self {
+        Self {
+            started: entry.clone(),
+            entry,
+            state: State::Stopped,
+            number: 0,
+            is_off: Arc::default(),
+            start_delay: DELAY_MIN,
+            crash_delay: DELAY_MIN,
+            lines: Vec::new(),
+            printed: Vec::new(),
+            is_ending: false,
+            asked: None,
+            then: Then::Stay,
         }
     }
 
-    /// Asks the server, if there is one, to end in good order.
-    fn end(&self) {
-        if let Some(process) = self.process() {
-            // An error means that the process has ended.
-            let _ = pidfd_send_signal(process, Signal::TERM);
-        }
+    /// Whether there is a server, or may be one soon.
+    fn has_server(&self) -> bool {
+        !matches!(self.state, State::Failed { .. } | State::Stopped)
+    }
+
+    fn is_failed(&self) -> bool {
+        matches!(self.state, State::Failed { .. })
+    }
+
+    fn is_served(&self) -> bool {
+        matches!(self.state, State::Serving { .. })
     }
 
     /// Prints the lines of a server's start.
-    fn print_lines(&mut self) {
+    fn print_lines(&mut self, log: &Log) {
         for line in std::mem::take(&mut self.lines) {
-            print_line(&self.entry.name, &line);
+            log.of(&self.entry.name, &line);
         }
     }
 }
@@ -115,9 +150,12 @@ impl Service {
             serve,
             volumes: BTreeMap::new(),
             messages: channel(),
+            log: Log::start(),
+            starts: 0,
             devices: None,
-            is_ending: false,
+            requests: Vec::new(),
             unclean: Vec::new(),
+            began: Instant::now(),
             told: String::new(),
         }
     }
@@ -133,126 +171,223 @@ impl Service {
     /// A server did not end in good order.
     pub(super) fn run(mut self, entries: Vec<Entry>) -> Outcome {
         self.take(entries);
-        while !(self.is_ending && self.volumes.values().all(|it| it.process().is_none())) {
+        while !self.has_ended() {
             self.tell_systemd();
-            match self.next() {
-                Some(Message::Reload) if !self.is_ending => self.reload(),
-                Some(Message::Reload) | None => {}
-                Some(Message::Stop) => {
-                    self.is_ending = true;
-                    notify("STOPPING=1");
-                    self.volumes.values().for_each(Volume::end);
-                }
-                Some(Message::Of(name, news)) => self.hear(&name, news),
+            let is_quiet = self.volumes.values().all(|it| it.is_served() || !it.has_server())
+                && !self.volumes.values().any(Volume::is_failed);
+            let wait = if is_quiet { LONGEST_WAIT } else { LOOK_AGAIN };
+            match self.messages.1.recv_timeout(wait) {
+                Ok(Message::Reload) if self.requests.is_empty() => self.reload(),
+                Ok(Message::Stop) => self.end(),
+                Ok(Message::Of(name, number, news)) => self.hear(&name, number, news),
+                Ok(Message::Reload) | Err(_) => {}
             }
-            self.start_due();
+            self.look();
         }
+        self.log.flush();
         if self.unclean.is_empty() {
             return Ok(Exit::Done);
         }
         Err(Failure::failed(format!("did not stop in good order: {}", self.unclean.join(", "))))
     }
 
-    /// The next message; `None` when a server may be due.
-    fn next(&self) -> Option<Message> {
-        let is_failed = |volume: &Volume| matches!(volume.state, State::Failed { .. });
-        let wait = match self.volumes.values().any(is_failed) && !self.is_ending {
-            true => LOOK_AGAIN,
-            false => LONGEST_WAIT,
-        };
-        self.messages.1.recv_timeout(wait).ok()
+    /// Whether the service was told to end and no server is left.
+    fn has_ended(&mut self) -> bool {
+        if self.requests.is_empty() {
+            return false;
+        }
+        // A start that was called off may have made a process just before.
+        while let Ok(message) = self.messages.1.try_recv() {
+            match message {
+                Message::Of(name, number, news) => self.hear(&name, number, news),
+                Message::Stop => self.end(),
+                Message::Reload => {}
+            }
+        }
+        !self.volumes.values().any(Volume::has_server)
     }
 
-    /// Starts the servers whose time has come, or all that have failed if there are other block
-    /// devices now.
-    fn start_due(&mut self) {
-        let is_failed = |volume: &Volume| matches!(volume.state, State::Failed { .. });
-        if self.is_ending || !self.volumes.values().any(is_failed) {
+    /// Asks all servers to end: in good order at first, then giving up what cannot be written, then
+    /// at once, which leaves arrays dirty.
+    fn end(&mut self) {
+        let now = Instant::now();
+        if self.requests.last().is_some_and(|last| now.duration_since(*last) < REQUESTS_APART) {
+            return;
+        }
+        self.requests.push(now);
+        notify("STOPPING=1");
+        for volume in self.volumes.values_mut() {
+            match (self.requests.len(), &volume.state) {
+                (1, state) => {
+                    let is_searching = matches!(state, State::Searching { .. });
+                    ask_to_end(volume, false, &self.messages.0);
+                    if is_searching {
+                        volume.state = State::Stopped;
+                    }
+                }
+                (2, _) => {
+                    volume.is_ending = false;
+                    ask_to_end(volume, true, &self.messages.0);
+                }
+                (_, State::Starting { process, .. } | State::Serving { process, .. }) => {
+                    // An error means that the process has ended.
+                    let _ = pidfd_send_signal(process, Signal::KILL);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Looks at volumes that are not served: starts those whose time has come, sooner if there are
+    /// other block devices now, and prints what a start that takes long has said.
+    fn look(&mut self) {
+        let now = Instant::now();
+        for volume in self.volumes.values_mut() {
+            match &mut volume.state {
+                State::Searching { since, is_told: is_told @ false }
+                    if now.duration_since(*since) > SILENT_MAX =>
+                {
+                    *is_told = true;
+                    self.log.of(&volume.entry.name, "still looks for its members");
+                }
+                State::Starting { since, .. }
+                    if now.duration_since(*since) > SILENT_MAX
+                        || volume.lines.len() > LINES_MAX =>
+                {
+                    volume.print_lines(&self.log);
+                }
+                _ => {}
+            }
+        }
+        if !self.requests.is_empty() || !self.volumes.values().any(Volume::is_failed) {
             self.devices = None;
             return;
         }
-        let devices = members::listed().ok();
+        let devices = members::devices().ok();
         let are_others = self.devices.is_some() && self.devices != devices;
         self.devices = devices;
-        let now = Instant::now();
         for volume in self.volumes.values_mut() {
-            if let State::Failed { again } = volume.state
-                && (are_others || again <= now)
-            {
-                begin(volume, &self.program, &self.messages.0);
+            let State::Failed { since, again } = volume.state else { continue };
+            if again <= now || are_others && since + DELAY_MIN <= now {
+                begin(volume, &self.program, &self.messages.0, &mut self.starts);
+            } else if are_others {
+                volume.state = State::Failed { since, again: since + DELAY_MIN };
             }
         }
     }
 
-    fn hear(&mut self, name: &str, news: News) {
+    fn hear(&mut self, name: &str, number: u64, news: News) {
         let Some(volume) = self.volumes.get_mut(name) else { return };
+        if volume.number != number {
+            // It is of a former server.
+            if let News::Line(line) = news {
+                self.log.of(name, &line);
+            }
+            return;
+        }
         match news {
             News::Started(process) => {
-                volume.state = State::Starting { process: Some(process) };
-                if self.is_ending || volume.then != Then::Stay {
-                    volume.end();
+                volume.state = State::Starting { process, since: Instant::now() };
+                if !self.requests.is_empty() || volume.then != Then::Stay {
+                    volume.is_ending = false;
+                    ask_to_end(volume, false, &self.messages.0);
                 }
             }
+            News::Adopted(words) => adopted(volume, &words, &self.log),
             News::Line(line) if matches!(volume.state, State::Starting { .. }) => {
                 volume.lines.push(line);
             }
-            News::Line(line) => print_line(name, &line),
-            News::Ready(addresses) => {
-                volume.print_lines();
-                volume.printed.clear();
-                if let State::Starting { process: Some(process) } =
-                    std::mem::replace(&mut volume.state, State::Stopped)
-                {
-                    volume.state = State::Serving { process, since: Instant::now() };
-                }
-                let mut out = std::io::stdout().lock();
-                // An error is ignored: the parent process may have closed the pipe.
-                let _ = writeln!(out, "ready {name} {addresses}");
-                let _ = out.flush();
-            }
-            News::Stopped => {
-                volume.print_lines();
-                volume.state = State::Stopped;
-                match volume.then {
-                    Then::Stay => {}
-                    Then::Leave => _ = self.volumes.remove(name),
-                    Then::Start => begin(volume, &self.program, &self.messages.0),
+            News::Line(line) => self.log.of(name, &line),
+            News::Ready(addresses) => self.ready(name, &addresses),
+            News::NotStopped(why) => {
+                volume.is_ending = false;
+                let next = match volume.then {
+                    _ if !self.requests.is_empty() => "a second SIGTERM gives up what is unwritten",
+                    Then::Leave => "it is no longer in the file, and goes on until weft stop",
+                    Then::Stay | Then::Start => "it goes on",
+                };
+                self.log.of(name, &format!("not stopped: {why}; {next}"));
+                if volume.then == Then::Start {
+                    volume.then = Then::Stay;
                 }
             }
+            News::Tuned(told, outcome) => {
+                match outcome {
+                    Ok(()) => {
+                        volume.started.knobs = volume.asked.take().unwrap_or_default();
+                        self.log.of(name, &format!("set {told}"));
+                    }
+                    Err(why) => self.log.of(name, &format!("not set: {told}: {why}")),
+                }
+                tune(volume, &self.messages.0);
+            }
+            News::Stopped => self.stopped(name),
             News::Failed(how) => self.failed(name, &how),
+        }
+    }
+
+    /// Takes note that clients of a volume may connect.
+    fn ready(&mut self, name: &str, addresses: &str) {
+        let Some(volume) = self.volumes.get_mut(name) else { return };
+        volume.print_lines(&self.log);
+        volume.printed.clear();
+        volume.start_delay = DELAY_MIN;
+        volume.state = match std::mem::replace(&mut volume.state, State::Stopped) {
+            State::Starting { process, .. } => State::Serving { process, since: Instant::now() },
+            other => other,
+        };
+        self.log.out(format!("ready {name} {addresses}"));
+        if volume.is_ending {
+            // The request came before there was a control socket.
+            volume.is_ending = false;
+            ask_to_end(volume, false, &self.messages.0);
+        }
+        tune(volume, &self.messages.0);
+    }
+
+    /// Takes note that a server has ended in good order.
+    fn stopped(&mut self, name: &str) {
+        let Some(volume) = self.volumes.get_mut(name) else { return };
+        volume.print_lines(&self.log);
+        volume.state = State::Stopped;
+        match volume.then {
+            Then::Start if self.requests.is_empty() => {
+                begin(volume, &self.program, &self.messages.0, &mut self.starts);
+            }
+            Then::Leave => _ = self.volumes.remove(name),
+            Then::Stay | Then::Start => {}
         }
     }
 
     /// Plans the next start of a server that has failed.
     fn failed(&mut self, name: &str, how: &str) {
         let Some(volume) = self.volumes.get_mut(name) else { return };
-        match volume.state {
-            State::Serving { since, .. } => {
-                if since.elapsed() > DELAY_MAX {
-                    volume.delay = DELAY_MIN;
-                }
-                print_line(name, &format!("the server has ended: {how}"));
+        let now = Instant::now();
+        let delay = if let State::Serving { since, .. } = volume.state {
+            if now.duration_since(since) > DELAY_MAX {
+                volume.crash_delay = DELAY_MIN;
             }
-            _ => {
-                volume.lines.push(format!("not served: {how}"));
-                if volume.lines == volume.printed {
-                    volume.lines.clear();
-                } else {
-                    volume.printed = volume.lines.clone();
-                    volume.print_lines();
-                }
+            self.log.of(name, &format!("the server has ended: {how}"));
+            if !self.requests.is_empty() || volume.then == Then::Leave {
+                self.unclean.push(name.to_owned());
             }
+            &mut volume.crash_delay
+        } else {
+            volume.lines.push(format!("not served: {how}"));
+            if volume.lines == volume.printed {
+                volume.lines.clear();
+            } else {
+                volume.printed.clone_from(&volume.lines);
+                volume.print_lines(&self.log);
+            }
+            &mut volume.start_delay
+        };
+        volume.state = State::Failed { since: now, again: now + *delay };
+        *delay = (*delay * 2).min(DELAY_MAX);
+        match volume.then {
+            Then::Leave => _ = self.volumes.remove(name),
+            Then::Stay | Then::Start => volume.then = Then::Stay,
         }
-        if self.is_ending {
-            self.unclean.push(name.to_owned());
-        }
-        if volume.then == Then::Leave {
-            self.volumes.remove(name);
-            return;
-        }
-        volume.then = Then::Stay;
-        volume.state = State::Failed { again: Instant::now() + volume.delay };
-        volume.delay = (volume.delay * 2).min(DELAY_MAX);
     }
 
     /// Reads the file again. One that makes no sense changes nothing.
@@ -260,9 +395,11 @@ impl Service {
         match file::read(&self.file, &self.serve) {
             Ok(entries) => {
                 self.take(entries);
-                complain(&format!("{}: read again", self.file.display()));
+                self.log.service(&format!("{}: read again", self.file.display()));
             }
-            Err(error) => complain(&format!("{}; all volumes stay as they are", error.message())),
+            Err(error) => {
+                self.log.service(&format!("{}; all volumes stay as they are", error.message()));
+            }
         }
     }
 
@@ -271,48 +408,43 @@ impl Service {
     fn take(&mut self, entries: Vec<Entry>) {
         let is_left = |name: &String| entries.iter().all(|entry| entry.name != *name);
         for volume in self.volumes.values_mut().filter(|it| is_left(&it.entry.name)) {
-            volume.then = Then::Leave;
-            volume.end();
+            if volume.then != Then::Leave {
+                volume.then = Then::Leave;
+                ask_to_end(volume, false, &self.messages.0);
+            }
         }
-        self.volumes.retain(|_, volume| {
-            volume.then != Then::Leave
-                || matches!(volume.state, State::Starting { .. } | State::Serving { .. })
-        });
+        self.volumes.retain(|_, volume| volume.then != Then::Leave || volume.has_server());
         for entry in entries {
-            let volume = self.volumes.entry(entry.name.clone()).or_insert_with(|| Volume {
-                entry: entry.clone(),
-                started: entry.clone(),
-                state: State::Stopped,
-                delay: DELAY_MIN,
-                lines: Vec::new(),
-                printed: Vec::new(),
-                then: Then::Stay,
-            });
+            let name = entry.name.clone();
+            let volume = self.volumes.entry(name).or_insert_with(|| Volume::new(entry.clone()));
             volume.entry = entry;
             if volume.then == Then::Leave {
-                volume.then = Then::Start;
+                volume.then = if volume.is_ending { Then::Start } else { Then::Stay };
             }
-            match volume.state {
-                State::Stopped | State::Failed { .. } => {
-                    volume.delay = DELAY_MIN;
-                    volume.printed.clear();
-                    begin(volume, &self.program, &self.messages.0);
-                }
-                State::Starting { .. } | State::Serving { .. } => change(volume),
+            if !volume.has_server() {
+                (volume.start_delay, volume.crash_delay) = (DELAY_MIN, DELAY_MIN);
+                volume.printed.clear();
+                begin(volume, &self.program, &self.messages.0, &mut self.starts);
+                continue;
             }
+            let knobs = volume.entry.knobs.clone();
+            if (Entry { knobs, ..volume.started.clone() }) != volume.entry {
+                self.log.of(&volume.entry.name, NEW_SETTINGS);
+            }
+            tune(volume, &self.messages.0);
         }
     }
 
-    /// Tells systemd that the service is ready, when each server has once been started, and how
-    /// many volumes are served.
+    /// Tells systemd that the service is ready, when each server has once been started or a while
+    /// has passed, and how many volumes are served.
     fn tell_systemd(&mut self) {
-        let is_new = |it: &Volume| matches!(it.state, State::Starting { .. });
-        let is_served = |it: &Volume| matches!(it.state, State::Serving { .. });
-        if self.told.is_empty() && self.volumes.values().any(is_new) {
+        let is_new = |it: &Volume| it.has_server() && !it.is_served();
+        let is_early = self.began.elapsed() < READY_MAX;
+        if self.told.is_empty() && is_early && self.volumes.values().any(is_new) {
             return;
         }
-        let count = self.volumes.values().filter(|it| is_served(it)).count();
-        let others = self.volumes.iter().filter(|(_, it)| !is_served(it));
+        let count = self.volumes.values().filter(|it| it.is_served()).count();
+        let others = self.volumes.iter().filter(|(_, it)| !it.is_served());
         let others: Vec<&str> = others.map(|(name, _)| name.as_str()).collect();
         let mut status = format!("STATUS=serving {count} of {} volumes", self.volumes.len());
         if !others.is_empty() {
@@ -327,38 +459,87 @@ impl Service {
 }
 
 /// Starts the server of a volume.
-fn begin(volume: &mut Volume, program: &Path, messages: &Sender<Message>) {
-    volume.state = State::Starting { process: None };
+fn begin(volume: &mut Volume, program: &Path, messages: &Sender<Message>, starts: &mut u64) {
+    *starts += 1;
+    volume.state = State::Searching { since: Instant::now(), is_told: false };
     volume.then = Then::Stay;
     volume.started = volume.entry.clone();
+    volume.number = *starts;
+    volume.is_off = Arc::default();
     volume.lines.clear();
-    server::start(program.to_owned(), volume.entry.clone(), messages.clone());
+    (volume.is_ending, volume.asked) = (false, None);
+    let start = Start {
+        program: program.to_owned(),
+        entry: volume.entry.clone(),
+        number: *starts,
+        messages: messages.clone(),
+        is_off: Arc::clone(&volume.is_off),
+    };
+    start.begin();
 }
 
-/// Gives a running server the knobs of a new entry, and says what else has changed.
-fn change(volume: &mut Volume) {
-    let Volume { entry, started, .. } = volume;
-    let name = entry.name.clone();
-    let knobs = changed(&started.knobs, &entry.knobs);
-    started.knobs.clone_from(&entry.knobs);
-    if *started != *entry {
-        complain(&format!(
-            "{name}: has other settings in the file, which it gets when it starts: weft stop {name}, \
-             then read the file again"
-        ));
-    }
-    if knobs.is_empty() {
+/// Asks the server of a volume to end in good order, unless it was asked already; with `discard` it
+/// gives up what it cannot write. A start without a process is called off, and a server without a
+/// control socket, which has no data of clients, gets a signal.
+fn ask_to_end(volume: &mut Volume, discard: bool, messages: &Sender<Message>) {
+    if std::mem::replace(&mut volume.is_ending, true) {
         return;
     }
+    match &volume.state {
+        State::Searching { .. } => {
+            *volume.is_off.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        }
+        State::Starting { process, .. } => {
+            // An error means that the process has ended.
+            let _ = pidfd_send_signal(process, Signal::TERM);
+        }
+        State::Serving { .. } => {
+            let (name, number) = (volume.entry.name.clone(), volume.number);
+            let messages = messages.clone();
+            // The answer comes when all is written.
+            std::thread::spawn(move || {
+                let stop = Command::Stop { discard };
+                let asked = Target::connect(&name).and_then(|mut target| target.ask(stop));
+                if let Err(error) = asked {
+                    let why = News::NotStopped(error.message().to_owned());
+                    let _ = messages.send(Message::Of(name, number, why));
+                }
+            });
+        }
+        State::Failed { .. } | State::Stopped => volume.is_ending = false,
+    }
+}
+
+/// Takes a server over that runs with the command line `words`.
+fn adopted(volume: &mut Volume, words: &[OsString], log: &Log) {
+    let is_knob = |word: &&OsString| word.to_str().is_some_and(|it| it.starts_with("--set="));
+    let options = |words: &[OsString]| {
+        let all = words.iter().take_while(|word| *word != "--");
+        all.filter(|word| !is_knob(word)).cloned().collect::<Vec<_>>()
+    };
+    if options(words) != options(&volume.entry.command(&[], &[])) {
+        log.of(&volume.entry.name, NEW_SETTINGS);
+    }
+    // Knobs may have been set since: those of the file are set again.
+    volume.started.knobs.clear();
+}
+
+/// Gives a running server the knobs of its entry, one change at a time.
+fn tune(volume: &mut Volume, messages: &Sender<Message>) {
+    let Volume { entry, started, .. } = volume;
+    let is_asked = volume.asked.as_ref() == Some(&entry.knobs);
+    if started.knobs == entry.knobs || is_asked || !matches!(volume.state, State::Serving { .. }) {
+        return;
+    }
+    let knobs = changed(&started.knobs, &entry.knobs);
     let told: Vec<String> = knobs.iter().map(|(knob, value)| format!("{knob}={value}")).collect();
-    let told = told.join(" ");
+    volume.asked = Some(entry.knobs.clone());
+    let (name, number, messages) = (entry.name.clone(), volume.number, messages.clone());
     // A server that does not answer must not hold up the others.
     std::thread::spawn(move || {
         let asked = Target::connect(&name).and_then(|mut it| it.ask(Command::Set { knobs }));
-        match asked {
-            Ok(_) => complain(&format!("{name}: set {told}")),
-            Err(error) => complain(&format!("{name}: not set: {told}: {}", error.message())),
-        }
+        let outcome = asked.map(|_| ()).map_err(|error| error.message().to_owned());
+        let _ = messages.send(Message::Of(name, number, News::Tuned(told.join(" "), outcome)));
     });
 }
 
@@ -377,11 +558,9 @@ fn changed(
     gone.chain(new).collect()
 }
 
-/// Prints a line of a server's log, with the name of the volume.
-fn print_line(name: &str, line: &str) {
-    // An error is ignored: the service goes on without its log.
-    let _ = writeln!(std::io::stderr().lock(), "{name}: {}", printable(line));
-}
+/// Line about a server that runs with other options than those of the file.
+const NEW_SETTINGS: &str =
+    "has other settings in the file, which it gets when it starts: weft stop, then read it again";
 
 /// Shortest and longest time from a failure of a server to its next start.
 const DELAY_MIN: Duration = Duration::from_secs(1);
@@ -390,5 +569,15 @@ const DELAY_MAX: Duration = Duration::from_secs(60);
 /// Time between two looks at volumes that are not served.
 const LOOK_AGAIN: Duration = Duration::from_millis(500);
 
-/// Longest wait for a message while all volumes are served.
+/// Longest wait for a message while all volumes are served or stopped.
 const LONGEST_WAIT: Duration = Duration::from_secs(3600);
+
+/// Requests to end within this time count as one.
+const REQUESTS_APART: Duration = Duration::from_secs(2);
+
+/// Longest time from the start of the service until it says that it is ready.
+const READY_MAX: Duration = Duration::from_secs(60);
+
+/// Longest time for which the lines of a start are held back, and their largest number.
+const SILENT_MAX: Duration = Duration::from_secs(5);
+const LINES_MAX: usize = 1000;

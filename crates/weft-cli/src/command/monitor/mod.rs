@@ -84,7 +84,7 @@ pub(crate) fn run(arguments: &Monitor) -> Outcome {
         None => Config::default(),
     };
     for remark in &config.remarks {
-        complain(remark);
+        complain(&format!("{remark}; the line is left out"));
     }
     let (seen, stuck, homeless) = (BTreeMap::new(), BTreeSet::new(), BTreeMap::new());
     let mut watch = Watch { arguments, config, seen, stuck, homeless };
