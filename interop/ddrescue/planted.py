@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Bad ranges of members, and the blocks of the volume that nobody can read for them.
+"""Bad ranges of members, and the blocks of the volume that cannot be read for them.
 
   planted.py blocks MEMBER GONE SLOT FIRST:COUNT…   those blocks (of 4096 bytes), one a line, if slots GONE
                                                     (as 1 or 0,2) are missing and SLOT cannot read COUNT

@@ -1,4 +1,4 @@
-/* A folder seen through FUSE, whose files fail on demand.
+/* A folder seen through FUSE, with files that fail on demand.
  *
  *     faultfs FOLDER MOUNT      (as fusermount3 lets it: without root too)
  *
@@ -12,12 +12,12 @@
  *   fsync eio      every fsync and fdatasync
  *   fsync slow     all of them take 50 ms more
  *   once write WHAT …  the first one only
- * Reads that touch a range of FOLDER/NAME.bad, whose lines are "FIRST LENGTH" in bytes, are EIO; those that touch
+ * Reads that touch a range of FOLDER/NAME.bad, with lines "FIRST LENGTH" in bytes, are EIO; those that touch
  * one of FOLDER/NAME.hang have no answer until that file is gone.
  * Nothing is cached in between, so that every request of weft is one here. Each fault that was done is a line
  * in FOLDER/NAME.done. With UNIT=BYTES in the environment, what is not whole units is EINVAL, as on a device
  * with logical blocks of that size. With SERVICE=MICROSECONDS a file answers its reads and writes one after the
- * other, and each takes that long at least, whatever its size: a device that is slower than who asks.
+ * other, and each takes that long at least, whatever its size: a device slower than its client.
  */
 #define FUSE_USE_VERSION 31
 #define _GNU_SOURCE

@@ -192,7 +192,8 @@ class Server:
 
 
 def wait_for_io(path):
-    """Until nobody holds the member: requests in flight outlive a killed process, its lock with them.
+    """Until no process holds the member: requests in flight outlive a killed process, its lock
+    with them.
 
     Source: reliability.md F15
     """
@@ -257,7 +258,7 @@ class Judge:
         return "clean" if states == {"clean"} else "active"
 
     def wrong_stripes(self):
-        """The stripes whose parity disagrees, or None of an array that is not whole."""
+        """The stripes with parity that disagrees, or None of an array that is not whole."""
         by_slot = self.whole()
         if by_slot is None:
             return None
@@ -613,7 +614,7 @@ class Run:
         model.cover(first, count, trim_id)
         assert after(sector, bytes(SECTOR)) == 0
         assert after(sector, written(sector)) == 1, "it was answered"
-        assert after(first + count, bytes(SECTOR)) == 1, "nobody trimmed that"
+        assert after(first + count, bytes(SECTOR)) == 1, "that was not trimmed"
         assert self.verify(0).zeroed >= count
         self.planted["trims"] += 3
         client.close()

@@ -71,7 +71,7 @@ in_sync() {
 	equal "$1: one event count, state, slots, right checksums" "${said#*;}" \
 		" clean; $(seq 0 $((${#loops[@]} - 1)) | xargs);${#loops[@]}"
 	assemble "$1"
-	equal "$1: nothing to resync, nobody missing" \
+	equal "$1: nothing to resync, no member missing" \
 		"$(cat /sys/block/md0/md/{sync_action,degraded,array_state} | xargs)" "idle 0 clean"
 	check "$1: content" same_as /tmp/expected
 	checked "$1"

@@ -331,7 +331,7 @@ def plant(program, folder, recording, points):
             at = entry.sector - geometry.data_offset
             if not entry.written or at < 0:
                 continue
-            # Of one whose beginning is overwritten, the rest still hides what was written before.
+            # The rest of one with an overwritten beginning still hides what was written before.
             hidden = entry.sector in seen
             seen.update(range(entry.sector, entry.sector + entry.sectors))
             if hidden or not looked_for or not any(entry.data) or index > log.marks[recording.marks[-1]]:

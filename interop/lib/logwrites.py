@@ -92,7 +92,7 @@ class Log:
 
 def together(logs, cuts):
     """Moves cuts of several members forward until they are of one moment: a superblock round begins when
-    what went before is done on all members, so that who has one has seen the others get there."""
+    what went before is done on all members, so a member with one has seen the others get there."""
     cuts = list(cuts)
     rounds = [e for log in logs for e, at in log.rounds.items()]
     for events in sorted(set(rounds)):

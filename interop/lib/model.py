@@ -9,8 +9,8 @@ A *write hole* is the one excuse. While an array is dirty, a stripe in which a w
 have parity that disagrees, and what is reconstructed from it, for a member that is missing, may be
 anything. What was found there is kept in `odd`: from then on that must be there.
 
-A trim, or a write of zeros, is a write whose sectors are zero; of a trim that is the part which is
-full stripes, for weft leaves its ends as they are.
+A trim, or a write of zeros, is a write of sectors that are zero; of a trim that is the part which
+is full stripes, for weft leaves its ends as they are.
 """
 
 import struct
@@ -31,7 +31,7 @@ class Model:
         self.issued = {}  # sector → ids issued above the floor
         self.zeros = set()  # ids that leave zeros
         self.odd = {}  # sector → bytes that a write hole left
-        self.suspect = set()  # stripes whose parity may disagree
+        self.suspect = set()  # stripes with parity that may disagree
         self.next_id = 0
         self.lock = threading.Lock()
 

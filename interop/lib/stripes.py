@@ -114,7 +114,7 @@ class Geometry:
         return start, max(0, end - start)
 
     def wrong_stripes(self, read, full_stripes):
-        """The stripes of a whole array whose parity disagrees with the data; `read(slot, first sector,
+        """The stripes of a whole array with parity that disagrees with the data; `read(slot, first sector,
         count)` gives the data of a member."""
         wrong = set()
         for full_stripe in full_stripes:

@@ -223,7 +223,7 @@ def quartiles(ratios):
 
 
 def printed(table):
-    print(f"{'ratio':>6} {'quartiles':>12}  {'MB/s':>8} {'other':>8}  {'p99 ms':>8} {'other':>8}  load, members: who")
+    print(f"{'ratio':>6} {'quartiles':>12}  {'MB/s':>8} {'other':>8}  {'p99 ms':>8} {'other':>8}  load, members: contestant")
     for row in table:
         low, high = quartiles(row["ratios"])
         between, sure = f"{low:.2f}-{high:.2f}", "" if low > 1 or high < 1 else "; not told apart"
@@ -240,7 +240,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=1.0)
-    parser.add_argument("--only", default="", help="rows whose text has this in it")
+    parser.add_argument("--only", default="", help="rows with this in their text")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--plant", action="store_true")
     parser.add_argument("--print", metavar="TABLE.json")

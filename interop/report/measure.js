@@ -75,7 +75,7 @@
       }
     });
   }
-  // What cannot be fetched is not among the resources, so whoever would fetch is named as well.
+  // What cannot be fetched is not among the resources, so elements that fetch are named as well.
   document.querySelectorAll("[src], [href], [srcset], [data], link, object, iframe").forEach((part) => {
     fault(`fetched by <${part.tagName}>`);
   });

@@ -221,7 +221,7 @@ def stalled_writes(uri, size):
 
 
 def deaf_readers(uri, size):
-    """Sixteen clients with 64 reads of a MiB each, who read no reply."""
+    """Sixteen clients with 64 reads of a MiB each, which read no reply."""
     socks = [in_transmission(uri) for _ in range(16)]
     for sock in socks:
         sock.sendall(b"".join(nbd.request(nbd.READ, i, (i % 16) << 20, 1 << 20) for i in range(64)))
@@ -374,7 +374,7 @@ def beside(attack, uri, control, server, expected):
             _, took = timed(good.write, at, data)
             worst = max(worst, took)
             if turn % 10 == 0:
-                # Who comes now is served too.
+                # A client that comes now is served too.
                 late, took = timed(nbd.Client, uri, WAIT_MAX)
                 data, more = timed(late.read, at, 4096)
                 assert data == expected[at : at + 4096]

@@ -3,7 +3,7 @@
 
 `stub.py FAULT SOCKET CONTROL FILE` serves the bytes of FILE, and an administrator's socket:
   none  nothing is wrong
-  hang  waits for the payload of a write, whoever else may have asked for something
+  hang  waits for the payload of a write, whatever other clients have asked for
   grow  keeps what an administrator does not read: 32 MiB for each
   pile  says that it has begun 1,000 requests
 """
@@ -53,7 +53,7 @@ class Peer:
         self.received += data
 
     def events(self):
-        # Who does not read is not read either.
+        # A client that does not read is not read either.
         full = len(self.output) >= OUTPUT_MAX
         return (0 if full else selectors.EVENT_READ) | (selectors.EVENT_WRITE if self.output else 0)
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Kills of a server with a write-back cache, under one writer who flushes now and then.
+"""Kills of a server with a write-back cache, under one writer that flushes now and then.
 
     flushed.py WEFT WORK NAME TURNS SHAPE MEMBER…
 
@@ -150,7 +150,7 @@ def main():
         lost += judge(server.uri, must, issued, turn.answered)
         assert server.end(signal.SIGTERM) == 0, "serve after SIGTERM"
         flushes, writes = flushes + turn.flushes, writes + turn.writes
-    # Planted fault: a flush that nobody asked for is missed.
+    # Planted fault: a flush that was not asked for is missed.
     server = Server(weft, work, name, bare, members)
     planted = False
     try:

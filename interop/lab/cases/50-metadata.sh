@@ -55,7 +55,7 @@ for metadata in 1.0 1.1; do
 	stop_md
 done
 
-# A chunk that nobody names is mdadm's, unless every member is known to be an SSD.
+# A chunk that is not named is mdadm's, unless every member is known to be an SSD.
 make_disks 5 16M
 chunk_of() { mdadm --examine "$1" | sed -n 's/^ *Chunk Size : //p'; }
 for disk in "${disks[@]}"; do echo 0 >"/sys/block/${disk##*/}/queue/rotational"; done

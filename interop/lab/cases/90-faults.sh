@@ -63,7 +63,7 @@ for shape in "5 1" "6 2"; do
 	in_sync "$name, rebuilt by weft"
 	stop_md
 
-	# A slow member: nobody fails, nothing is lost.
+	# A slow member: no member fails, nothing is lost.
 	begin "$raid, dm-delay" "$level" "$few"
 	become="$all delay DEV 0 15 DEV 0 60"
 	serves "slow members: every write is Ok" "

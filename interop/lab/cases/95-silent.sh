@@ -2,8 +2,8 @@
 # dm-integrity, and a kill while members are slow. weft's check and the kernel's count the same.
 . /lab/faults.sh
 
-# Writes that are acknowledged and dropped. Nobody is told while it lasts, and reads may be old. What is
-# left to see: members whose superblocks are old, or, if they are written again later, a check.
+# Writes that are acknowledged and dropped. No error says so while it lasts, and reads may be old. What is
+# left to see: members with old superblocks, or, if they are written again later, a check.
 for level in 5 6; do
 	begin "RAID $level, drop_writes to the end" "$level" 1
 	serves "a member drops its writes, superblocks too" "
@@ -98,7 +98,7 @@ for level in 5 6; do
 	sectors=$(rot /dev/mapper/faulty1 /tmp/w/m1 24) || fail "$name: rot"
 	# shellcheck disable=SC2086
 	equal "$name: planted, of 24 sectors cannot be read" "$(unreadable /dev/mapper/faulty1 $sectors)" 24
-	with_weft "$name: all is read, every block is corrected, nobody fails" "
+	with_weft "$name: all is read, every block is corrected, no member fails" "
 		$reads
 		$weft check turns
 		$weft status --json turns >/tmp/status.json"
