@@ -82,7 +82,7 @@ const PARTS: [Part; 6] = [
     },
     Part {
         name: "sweep",
-        what: "seeds that nobody has simulated",
+        what: "seeds that were not simulated before",
         ledger: "crates/weft-crash/sweeps.jsonl",
         work: Work::Sweep,
     },

@@ -63,8 +63,8 @@ mod tests {
     fn a_first_sentence_is_whole() {
         let of = |source| first_sentence(source).unwrap_or_default();
         assert_eq!(
-            of("//! Ranges: who waits\n//! for whom. More.\n"),
-            "Ranges: who waits for whom"
+            of("//! Ranges: which waits\n//! for which. More.\n"),
+            "Ranges: which waits for which"
         );
         assert_eq!(of("//! Who? Me.\n"), "Who?");
         assert_eq!(of("//! RAID 4, 5: a.b is one\n//!\n//! More.\n"), "RAID 4, 5: a.b is one");

@@ -127,7 +127,7 @@ struct OfNbd {
     /// Seconds for each measurement
     #[arg(long, default_value_t = 0.5, value_name = "SECONDS")]
     seconds: f64,
-    /// Measure only cases whose name contains this text, as in 'QD32' or 'RAID 5'
+    /// Measure only cases with this text in their name, as in 'QD32' or 'RAID 5'
     #[arg(long, value_name = "TEXT")]
     only: Option<String>,
     /// Serve memory on this socket until killed, as the minimal server; for the benchmark itself
@@ -156,7 +156,7 @@ struct OfParity {
     /// case and this CPU: in-order, swapped, streaming
     #[arg(long, value_name = "HOW", value_parser = strategy)]
     strategy: Option<Strategy>,
-    /// Measure only cases whose name contains this text, as in 'XOR' or '10+2 64K'
+    /// Measure only cases with this text in their name, as in 'XOR' or '10+2 64K'
     #[arg(long, value_name = "TEXT")]
     only: Option<String>,
 }

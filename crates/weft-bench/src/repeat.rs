@@ -94,7 +94,7 @@ pub static REPETITIONS: &[Repetition] = &[
     },
     Repetition {
         name: "engine-random-write-bitmap",
-        about: "The same with 256 stripes and a write-intent bitmap whose bits are set",
+        about: "The same with 256 stripes and a write-intent bitmap with its bits set",
         run: |count| with_bitmap(Alone::new(stripes(256), 4096, 64)?, count),
     },
     Repetition {

@@ -102,7 +102,7 @@ pub const RESIZES: [Mutant; 2] = [Mutant::ResizeNotRecorded, Mutant::ResizeNotRe
 pub const UNUSED: [(&str, &str); 3] = [
     (
         "I3 ",
-        "a unit test of the model: nobody knows how to plant a failed write that comes and goes",
+        "a unit test of the model: no way is known to plant a failed write that comes and goes",
     ),
     ("I9 ", "it alone can see WriteWhileReadOnly, which is rare"),
     ("P5 ", "a unit test of the checker: assembly is a function, in which no bug can be planted"),

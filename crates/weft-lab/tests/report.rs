@@ -374,7 +374,7 @@ of = "dd"
 kind = "magnitude"
 published = { gain_pct = 900.0 }
 band = [9.0, 11.0]
-reason = "nobody could <expect> it"
+reason = "no model could <expect> it"
 
 [[row]]
 experiment = "fio"
@@ -512,7 +512,7 @@ fn a_page_of_an_experiment_holds_every_figure_and_the_charts_that_say_why() {
     let page = page(&nine);
     check(&page).unwrap();
     assert!(whole.contains("class=\"verdict ") && !whole.contains("verdicts need"));
-    assert!(!page.contains("class=\"verdict ") && !page.contains("nobody could"));
+    assert!(!page.contains("class=\"verdict ") && !page.contains("no model could"));
     assert!(page.contains("Verdicts need 10 runs: --runs 10."));
     assert!(nine.rows.iter().all(|row| page.contains(&format!(">{}</td>", row.row))));
 }

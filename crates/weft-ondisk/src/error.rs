@@ -350,7 +350,7 @@ impl LogError {
 fn way_out(at: &At) -> &'static str {
     match at.structure {
         "bitmap" => "without it all of a dirty array is resynced",
-        "bad-block log" => "nobody knows which blocks are bad: leave the member out",
+        "bad-block log" => "it is not known which blocks are bad: leave the member out",
         "partial parity log" => "without it the array stays dirty and is resynced",
         _ => "let the kernel replay the journal, or read the array with its risks",
     }
@@ -365,7 +365,7 @@ mod tests {
     fn a_damaged_log_names_its_field_and_the_way_out() {
         for (structure, way_out) in [
             ("bitmap", "without it all of a dirty array is resynced"),
-            ("bad-block log", "nobody knows which blocks are bad: leave the member out"),
+            ("bad-block log", "it is not known which blocks are bad: leave the member out"),
             ("partial parity log", "without it the array stays dirty and is resynced"),
             ("journal", "let the kernel replay the journal, or read the array with its risks"),
         ] {

@@ -303,7 +303,7 @@ impl PplHeader {
         let owner = context.owner;
         if entry.parity_disk != u32::from(expected.0) || expected != owner {
             let expected =
-                format!("{}, by the layout, and {}, whose log it is", expected.0, owner.0);
+                format!("{}, by the layout, and {}, which has the log", expected.0, owner.0);
             return Err(LogError::value(at, entry.parity_disk, expected));
         }
         // The last strip may be shorter: the stripes are split into those with it and those without

@@ -388,7 +388,7 @@ mod tests {
     #[test]
     fn what_is_printed_of_a_survivor_is_what_the_ledger_takes() {
         let survivor = mutant("replace < with <= in less");
-        let text = format!("# c\n\nwhy: nobody asks for equal ones,\n     ever\n{survivor}\n");
+        let text = format!("# c\n\nwhy: no caller asks for equal ones,\n     ever\n{survivor}\n");
         assert_eq!(parse(&text).unwrap(), std::slice::from_ref(&survivor));
         assert!(parse(&survivor.to_string()).unwrap_err().to_string().contains("why"));
         assert!(parse(&format!("why: a b c\n\n{survivor}")).is_err(), "of another paragraph");

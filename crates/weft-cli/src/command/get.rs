@@ -15,7 +15,7 @@ use crate::target::{Target, only_volume};
 
 /// Prints knobs of a running volume, and whether it has a write-intent bitmap
 ///
-/// Knobs of members whose queues have other values follow. --member prints the values of one member
+/// Members with other values in their queues follow. --member prints the values of one member
 /// alone. Without names, the output ends with the depth and rotation that the queue of each member
 /// uses, and their origin: a knob, the device, or assumed.
 #[derive(Debug, Args)]

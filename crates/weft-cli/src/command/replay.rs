@@ -217,7 +217,7 @@ fn text_of(shape: &Shape) -> Result<String, Failure> {
     let placed = shape.requests() - shape.flushes.count;
     writeln!(
         out,
-        "  {:.1} % go on where the one before ended; {} say that somebody waits for them",
+        "  {:.1} % go on where the one before ended; {} say that a process waits for them",
         shape.sequential as f64 * 100.0 / (placed as f64).max(1.0),
         shape.flagged,
     )?;

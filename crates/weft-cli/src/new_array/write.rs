@@ -41,7 +41,7 @@ fn make_files(writes: &[MemberWrite], made: &mut Vec<PathBuf>) -> Result<(), Fai
         let Some(bytes) = write.make else { continue };
         let file = FreshFile::create_or_open(&write.path).map_err(|error| match error.kind() {
             ErrorKind::AlreadyExists => Failure::refused(format!(
-                "{}: was made by somebody else meanwhile; nothing was written; try again",
+                "{}: was made by another process meanwhile; nothing was written; try again",
                 write.label
             )),
             _ => failed(error),

@@ -76,7 +76,7 @@ pub(crate) struct Simulated {
     set: Vec<String>,
     /// Defaults of the chunk and of the knobs that are not given: weft's own, or those of untuned
     /// md
-    #[arg(long = "as", value_name = "WHO", default_value = "weft", value_parser = ["weft", "md"])]
+    #[arg(long = "as", value_name = "NAME", default_value = "weft", value_parser = ["weft", "md"])]
     tuned_as: String,
     /// Costs of CPU work: frozen (measured once, on a CPU that is named), zero, a patch's own
     /// (published), or a file of weft-bench costs; *N behind it is a CPU N times as slow

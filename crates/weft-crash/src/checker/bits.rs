@@ -182,8 +182,8 @@ pub fn after_cut(
         compared += 1;
         if !agrees {
             let message = format!(
-                "after the cut members do not agree about column {column}, whose bit is not set on \
-                 disk {disk}"
+                "after the cut members do not agree about column {column}, and its bit is not \
+                 set on disk {disk}"
             );
             found.push(Violation::new(NAME, message));
             break;

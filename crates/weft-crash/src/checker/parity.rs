@@ -227,10 +227,10 @@ pub fn after_cut(
             } else {
                 format!("the copies of sector {column} differ")
             };
-            let who = if promised { "" } else { "; nobody was writing it" };
+            let more = if promised { "" } else { "; no request was writing it" };
             found.push(Violation::new(
                 NAME,
-                format!("after the cut {what} and the array is {says}{who}"),
+                format!("after the cut {what} and the array is {says}{more}"),
             ));
             break;
         }

@@ -57,7 +57,8 @@ impl Untouched {
             found.push(Violation::new(
                 NAME,
                 format!(
-                    "disk {disk} gets at sector {absolute} what nobody wrote to array sector {}: {:#x}",
+                    "disk {disk} gets at sector {absolute} what was not written to array sector \
+                     {}: {:#x}",
                     sector,
                     u64::from_le_bytes(content[..8].try_into().expect("8 bytes")),
                 ),

@@ -75,7 +75,7 @@ fn parity_of_no_choice_of_versions_is_found_after_a_cut() {
         assert!(found.starts_with("I6 parity or dirty: "), "{lost:?}: {found}");
         // With all members present the cut itself is judged, before the next start.
         let says = match lost {
-            None => "nobody was writing it",
+            None => "no request was writing it",
             Some(_) => "of no choice of what was written",
         };
         assert!(found.contains(says), "{lost:?}: {found}");

@@ -60,7 +60,7 @@ const SHARES: [(&str, &[&str], usize); 13] = [
     ("beyond the resync point", &["-unsynced-"], 4),
     ("flushes and FUA", &["-flush", "-fua"], 5),
     ("degraded", &["-without-"], 105),
-    ("writes that nobody waits for", &["-nosync-"], 10),
+    ("writes that no process waits for", &["-nosync-"], 10),
     ("random writes", &["-lcg-"], 6),
     ("skip_copy", &["-skipcopy-"], 2),
     ("superblocks", &["-safemode"], 1),
@@ -258,7 +258,7 @@ fn writes_that_nobody_waits_for_gather_as_in_the_kernel() {
             lab.nosync(b + 4096, 4096, 527);
         });
     }
-    lab.finish("writes that nobody waits for", [4, 6, 0]);
+    lab.finish("writes that no process waits for", [4, 6, 0]);
 }
 
 #[test]

@@ -396,7 +396,7 @@ impl World {
         }
         if lost.is_some() || (more && !syncing) {
             let message =
-                format!("a wake-up is lost: one turn more, that nobody asked for, does {lost:?}");
+                format!("a wake-up is lost: one turn more, that was not due, does {lost:?}");
             self.fail(Violation::new("I13 liveness", message));
         }
     }

@@ -669,8 +669,8 @@ impl Decision<'_> {
                     }
                 }
                 self.notes.push(format!(
-                    "dirty and degraded: partial parity logs name {count} sectors whose parity was \
-                     being written; blocks that only it could give are read errors"
+                    "dirty and degraded: partial parity logs name {count} sectors with parity that \
+                     was being written; blocks that only it could give are read errors"
                 ));
                 Ok(())
             }

@@ -121,7 +121,7 @@ pub const TABLE: [StateRow; 36] = [
         AssemblyState::SplitBrain,
         "split-brain",
         "two halves of the array were used on their own",
-        "give only the half whose data is wanted",
+        "give only the half that has the wanted data",
     ),
     refused(
         AssemblyState::SlotTwice,

@@ -145,7 +145,7 @@ impl NbdPort {
                 Err(Errno::INTR | Errno::CONNABORTED | Errno::PERM) => {}
                 Err(errno) => {
                     if let Some(more) = self.log.accept.now(cx.driver.now()) {
-                        tracing::warn!(%errno, more, "nobody new is accepted for a while");
+                        tracing::warn!(%errno, more, "no new connection is accepted for a while");
                     }
                     self.accept_again = Some(Time(cx.driver.now().0 + ACCEPT_PAUSE.0));
                     break;

@@ -70,7 +70,7 @@ pub fn models() -> &'static [(&'static str, &'static str)] {
         ("ssd-sata-2020-slowflush", "SATA of 2020 without protection: a flush takes 2 to 3 ms"),
         ("ssd-nvme-dc-2019", "data centre NVMe of 2019, PCIe 3, protected, steady state"),
         ("ssd-nvme-2019-consumer", "consumer NVMe TLC of 2019 (970 EVO Plus class), no protection"),
-        ("ssd-nvme-2020-lazyflush", "NVMe of 2020 whose flush takes 17 ms (Apple M1 class)"),
+        ("ssd-nvme-2020-lazyflush", "NVMe of 2020 with a flush of 17 ms (Apple M1 class)"),
         ("ssd-nvme-dc-2021-pcie4", "data centre NVMe of 2021, PCIe 4 (PM9A3 class), protected"),
         ("null", "ends every command after 10 µs, any number at once"),
     ]

@@ -32,7 +32,7 @@ pub(super) fn serve(
             Err(error) if error.kind() == ErrorKind::ConnectionAborted => continue,
             Err(error) => {
                 // No descriptor is left: requests that are being answered give theirs back.
-                tracing::warn!(%error, "nobody new is accepted for a while");
+                tracing::warn!(%error, "no new connection is accepted for a while");
                 std::thread::sleep(PAUSE);
                 continue;
             }

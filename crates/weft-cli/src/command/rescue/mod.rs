@@ -30,12 +30,12 @@ use crate::states;
 /// of none; with --to, 0 when everything was copied as it was, 1 otherwise.
 #[derive(Debug, Args)]
 pub(crate) struct Rescue {
-    /// Read every sector, for superblocks of members whose partition table is lost
+    /// Read every sector, for superblocks of members that have lost their partition table
     #[arg(long)]
     deep: bool,
-    /// Find the geometry of an array whose superblocks are lost or were overwritten: tries levels,
-    /// layouts, chunks, offsets and orders of the disks, and says which make sense. 'missing'
-    /// stands for a disk that is not here
+    /// Find the geometry of an array with lost or overwritten superblocks: tries levels, layouts,
+    /// chunks, offsets and orders of the disks, and says which make sense. 'missing' stands for a
+    /// disk that is not here
     #[arg(long = "try", conflicts_with_all = ["deep", "list", "to"])]
     trial: bool,
     /// List what is inside of the arrays: partitions, LVM, file systems

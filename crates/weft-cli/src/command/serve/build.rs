@@ -18,10 +18,10 @@ use crate::volume::Opening;
 
 /// Reads an array without superblocks, with its geometry given by hand
 ///
-/// For disks whose superblocks are lost or were overwritten; what superblocks say is not read. weft
-/// rescue --try finds the geometry. Never writes to a member, and no superblock anywhere. Without
-/// --list and --to it serves the array read-only, as serve does, or over --overlay DIR. A member
-/// that is missing is reconstructed. A wrong geometry gives wrong data, and harms nothing.
+/// For disks with lost or overwritten superblocks; what superblocks say is not read. weft rescue
+/// --try finds the geometry. Never writes to a member, and no superblock anywhere. Without --list
+/// and --to it serves the array read-only, as serve does, or over --overlay DIR. A member that is
+/// missing is reconstructed. A wrong geometry gives wrong data, and harms nothing.
 #[derive(Debug, Args)]
 pub(crate) struct Build {
     #[command(flatten)]

@@ -60,8 +60,8 @@ mod unwritten;
 /// Prints one line, ready and the URIs, on standard output once clients may connect, and tells
 /// systemd. SIGTERM, SIGINT, SIGHUP and weft stop end it in good order: it finishes, flushes and
 /// marks the array clean; a second signal, two seconds later or more, ends it at once and leaves
-/// the array marked dirty. A slot that the array knows filled but whose member is not named needs
-/// --run, an array that is dirty and degraded --force-dirty (exit status 3 without).
+/// the array marked dirty. A slot that the array knows filled needs --run if its member is not
+/// named, an array that is dirty and degraded --force-dirty (exit status 3 without).
 ///
 /// Sockets that systemd passes (a .socket unit with ListenStream= and Accept=no) are listened on,
 /// beside those of --listen.

@@ -411,7 +411,7 @@ const CASES: &[Case] = &[
         says: &[],
     },
     Case {
-        what: "a spare whose number is another's by now",
+        what: "a spare with a number that is another's by now",
         level: Level::Raid5,
         spoil: |set| {
             edit(&mut set[3], |it| it.roles[3] = 0xffff);

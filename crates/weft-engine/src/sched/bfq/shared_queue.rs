@@ -207,7 +207,7 @@ impl Bfq {
     fn merge(&mut self, id: QueueId, target: QueueId, now: Time) {
         assert!(id != target && self.queues.end_of(target) == target, "a target is not merged");
         let (one, other) = (self.queues.at(id), self.queues.at(target));
-        assert!(one.sync && other.sync, "only queues that somebody waits for are merged");
+        assert!(one.sync && other.sync, "only queues of synchronous requests are merged");
         assert!(
             (one.group, one.class) == (other.group, other.class),
             "only queues of one group and class are merged"
@@ -843,7 +843,7 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "only queues that somebody waits for are merged")]
+    #[should_panic(expected = "only queues of synchronous requests are merged")]
     fn a_planted_merge_with_a_queue_of_background_writes_is_found() {
         merges_wrongly(Attr { background: true, ..attr(40) }, Direction::Write);
     }
