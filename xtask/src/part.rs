@@ -34,7 +34,7 @@ pub(crate) struct Report {
     /// Names of failed parts, each with the last lines of its output.
     tails: Vec<(String, String)>,
     beside: Vec<Beside>,
-    /// Names of parts with the last claim, whose duration is that of the others.
+    /// Names of parts with the last claim, which last as long as the others.
     last: Vec<String>,
     started: usize,
     /// Number of parts that the task has; 0 if the task does not know it.

@@ -129,7 +129,7 @@ impl Drop for Daemon {
     }
 }
 
-/// Arrays `one` and `two`, whose members begin with their names.
+/// Arrays `one` and `two`. The name of a member begins with that of its array.
 fn arrays() -> TempDir {
     let dir = tempdir().unwrap();
     for name in ["one", "two"] {

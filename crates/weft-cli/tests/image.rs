@@ -1,5 +1,5 @@
 //! `weft image`: disks that fail for real, through a file system (FUSE) that fails on demand, and
-//! images with maps beside them, whose unread areas cannot be read either.
+//! images with maps beside them, in which unread areas cannot be read either.
 
 mod common;
 

@@ -539,8 +539,8 @@ fn a_member_comes_back_by_the_bitmap() {
     assert!(output.status.success() && output.stdout == fixture.content(), "{output:?}");
 }
 
-/// The bitmaps must be current for the next reader, also on a new member whose area held other
-/// data.
+/// The bitmaps must be current for the next reader, also on a new member with other data in its
+/// area.
 #[test]
 fn an_array_with_a_bitmap_is_written_and_keeps_the_bitmap() {
     let fixture = Fixture::of("raid5-4-v11-bitmap");

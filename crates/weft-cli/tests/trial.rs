@@ -1,4 +1,4 @@
-//! Geometry by hand and by trial: arrays whose superblocks are gone or were overwritten by a
+//! Geometry by hand and by trial: arrays with superblocks that are gone or were overwritten by a
 //! mistaken create are found by `weft rescue --try`, and read by the line that it prints.
 
 mod common;

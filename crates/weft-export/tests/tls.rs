@@ -324,7 +324,7 @@ fn new_keys_are_for_the_next_client_and_unusable_ones_for_none() {
     assert_eq!(holder(&keys, &server), "second");
     std::fs::write(keys.path(CERTIFICATE), "no certificate").unwrap();
     assert_eq!(holder(&keys, &server), "second");
-    // A certificate whose private key is another.
+    // A certificate that belongs to another private key.
     std::fs::write(keys.path(CERTIFICATE), keys.authority.server("third").certificate).unwrap();
     assert_eq!(holder(&keys, &server), "second");
     keys.put(&keys.authority.server("fourth"));

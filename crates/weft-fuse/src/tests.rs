@@ -298,7 +298,7 @@ fn a_directory_is_listed_in_any_number_of_parts() {
     }
     let (top, _) = names(&mut view, ROOT, 1);
     assert_eq!(top, [&b"."[..], b"..", b"nas.img", b"nas"]);
-    // One whose part is lost has what is left, and then an error.
+    // A directory of which a part is lost has what is left, and then an error.
     let below = find(&mut view, &[b"nas", b"below"]);
     for at_once in [1, 2, 100] {
         let listed = names(&mut view, below, at_once);

@@ -184,8 +184,8 @@ impl Header {
         self.tags.push((tag, value));
     }
 
-    /// Encodes the header as a region: a tag at the front whose value, behind all others, points
-    /// back over the whole index.
+    /// Encodes the header as a region: a tag at the front with a value that is behind all others
+    /// and points back over the whole index.
     fn encode(mut self, region: u32) -> anyhow::Result<Vec<u8>> {
         self.tags.sort_by_key(|(tag, _)| *tag);
         let mut store = Vec::new();

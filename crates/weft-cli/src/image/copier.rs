@@ -282,7 +282,7 @@ impl Copier {
         Some(self.block_start(area.end - 1).max(area.start)..area.end)
     }
 
-    /// Next sector at an end of an area that failed. An area whose ends are both known becomes
+    /// Next sector at an end of an area that failed. An area with both ends known becomes
     /// [`Status::NonScraped`].
     fn trimmed(&mut self) -> Option<Range<u64>> {
         loop {

@@ -385,7 +385,7 @@ fn i4c_a_flush_of_a_member_that_began_too_early_is_caught() {
 }
 
 /// A write of other bytes of the same sector does not wait for the flush of a write with PREFLUSH.
-/// A member write in whose sectors no other request is under way carries that write's data.
+/// A member write carries that write's data if no other request is under way in its sectors.
 #[test]
 fn i4e_data_before_its_flush_is_caught_beside_other_writes() {
     let preflush = Flags { preflush: true, ..SYNC };

@@ -368,7 +368,7 @@ impl Disk {
     }
 
     /// Whether a power cut can change the content of any of the `count` sectors from `at` on: one
-    /// has a version in the cache that differs from what is durable, or whose content is not
+    /// has a version in the cache that differs from what is durable, or with content that is not
     /// represented. The rewrite of an unreadable block is no such version.
     #[must_use]
     pub fn can_lose(&self, at: u64, count: u64) -> bool {

@@ -1,4 +1,4 @@
-//! Requests of protocols whose data is in memory of the client: it is copied to and from frames.
+//! Requests of protocols with data in memory of the client, which is copied to and from frames.
 
 use weft_engine::ReplyError;
 use weft_runtime::buffers::Buffer;

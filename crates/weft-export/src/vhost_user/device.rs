@@ -43,7 +43,7 @@ pub(super) struct Device {
     inflight: Option<Inflight>,
     /// Descriptors of rings that no longer have to be watched.
     unwatched: Vec<File>,
-    /// Rings whose descriptors are not watched yet.
+    /// Rings with descriptors that are not watched yet.
     unseen: Vec<u16>,
 }
 
@@ -119,7 +119,7 @@ impl Device {
         std::mem::take(&mut self.unwatched)
     }
 
-    /// Takes the rings whose descriptors are not watched yet, each with its descriptor.
+    /// Takes the rings that are not watched yet, each with its descriptor.
     pub(super) fn take_unseen(&mut self) -> Vec<(u16, &File)> {
         let unseen = std::mem::take(&mut self.unseen);
         let kick = |ring: u16| Some((ring, self.rings[usize::from(ring)].kick.as_ref()?));

@@ -11,8 +11,8 @@
 //! the text, and those listed after it are not applied.
 //!
 //! A fit is made at one size of runs, and at another size the baseline may miss its published
-//! figure. Every report therefore checks this on its own runs ([`Fit::is_met`]): a row whose
-//! baseline misses its figure has no magnitude.
+//! figure. Every report therefore checks this on its own runs ([`Fit::is_met`]): a row has no
+//! magnitude if its baseline misses its figure.
 //!
 //! Source   experiments.md §4 (2)
 

@@ -2,8 +2,8 @@
 //! `weft reproduce -n 8 --set stripe_cache_size=1024` asks for.
 //!
 //! Columns, cases, rows and bands stay, so claims about one array are tested on another. Fitted
-//! parameters stay as well, although they were fitted to the text's machine; a row whose baseline
-//! then misses its published figure has no magnitude.
+//! parameters stay as well, although they were fitted to the text's machine; a row has no
+//! magnitude if its baseline then misses its published figure.
 
 use weft_ondisk::Level;
 use weft_units::Bytes;

@@ -93,7 +93,7 @@ fn disk_of(path: &Path) -> Option<PathBuf> {
 }
 
 /// Beginnings of the names of devices that are not looked at: drives for other media, memory, and
-/// devices whose server may be gone, so that reading them would wait.
+/// devices of a server that may be gone, so that reading them would wait.
 const PASSED_OVER: [&str; 6] = ["fd", "nbd", "ram", "sr", "ublkb", "zram"];
 
 const LIST: &str = "/proc/partitions";

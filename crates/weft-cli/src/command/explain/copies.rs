@@ -1,8 +1,8 @@
 //! Copies of `explain`: position of a range in an array without parity, and the members of its
 //! reads and writes.
 //!
-//! A part of the range lies in one chunk. With RAID 1 and linear, whose members hold long ranges, a
-//! part extends as long as the members stay the same.
+//! A part of the range lies in one chunk. The members of RAID 1 and linear hold long ranges: a part
+//! extends there as long as the members stay the same.
 
 use std::io::Write;
 

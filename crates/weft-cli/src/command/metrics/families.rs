@@ -90,7 +90,7 @@ impl Families {
 }
 
 impl Family {
-    /// Adds a sample, whose name is that of the family with `ending` behind it.
+    /// Adds a sample. Its name is that of the family with `ending` behind it.
     fn add(&mut self, ending: &str, labels: &Labels<'_>, value: impl Display) {
         let labels: Vec<String> =
             labels.iter().map(|(label, value)| format!("{label}=\"{}\"", escaped(value))).collect();

@@ -3,7 +3,8 @@
 //! A level is a weight (`io-schedulers.md` §2.1), so the share that each reader should get is known
 //! if the drive is the bottleneck. The *share error* is the distance of the worst reader from its
 //! share, in percent of all bytes read. Random readers test the fairness of a scheduler;
-//! interleaved readers, whose requests form a sequential stream only together, test its merging.
+//! interleaved readers, with requests that form a sequential stream only together, test its
+//! merging.
 
 use serde::Deserialize;
 use weft_engine::{Class, RequestOp};

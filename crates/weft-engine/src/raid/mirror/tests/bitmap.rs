@@ -1,4 +1,4 @@
-//! Tests of the bitmap of a mirror whose bits fill more than one page.
+//! Tests of the bitmap of a mirror, with more bits than one page holds.
 
 use weft_ondisk::BITMAP_HEADER_BYTES;
 
