@@ -233,29 +233,38 @@ fn opens_with_a_question(source: &str) -> bool {
     first_sentence(source).is_some_and(|sentence| sentence.ends_with('?'))
 }
 
-/// First words that leave the subject of a doc to be guessed.
+/// First words that leave the subject of a doc or of a module comment to be guessed.
 const BARE_OPENINGS: [&str; 11] =
     ["What ", "Whose ", "Whom ", "Who ", "Of ", "So ", "As ", "And ", "It ", "Those ", "The same "];
 
-/// Words for people, which no thing is.
-const PERSONS: [&str; 3] = ["nobody", "somebody", "whoever"];
+/// First word that is refused in a module comment only: there is no item below that it could stand
+/// for.
+const BARE_HEAD: &str = "Which ";
 
-/// Lines (1-based) of a Rust text whose comment names no subject: a doc that opens with one of
-/// [`BARE_OPENINGS`], or a comment that calls a thing one of [`PERSONS`].
+/// Words for people, which no thing is.
+const PERSONS: [&str; 4] = ["nobody", "somebody", "whoever", "whose"];
+
+/// Lines (1-based) of a Rust text with a comment that names no subject: a doc or module comment that
+/// opens with one of [`BARE_OPENINGS`], a module comment that opens with [`BARE_HEAD`], or a comment
+/// that calls a thing one of [`PERSONS`].
 fn without_subject(source: &str) -> Vec<(usize, &'static str)> {
     let mut found = Vec::new();
-    let mut in_doc = false;
+    let (mut in_doc, mut in_head) = (false, false);
     for (index, line) in source.lines().enumerate() {
         let Some(comment) = line.trim_start().strip_prefix("//") else {
-            in_doc = false;
+            (in_doc, in_head) = (false, false);
             continue;
         };
         let doc = comment.strip_prefix('/').map(str::trim_start);
-        if let Some(doc) = doc.filter(|_| !in_doc) {
-            let opens = BARE_OPENINGS.iter().filter(|opening| doc.starts_with(**opening));
-            found.extend(opens.map(|opening| (index + 1, *opening)));
+        let head = comment.strip_prefix('!').map(str::trim_start);
+        let first_line = doc.filter(|_| !in_doc).or(head.filter(|_| !in_head));
+        if let Some(first_line) = first_line {
+            let also = head.map(|_| BARE_HEAD);
+            let refused = BARE_OPENINGS.into_iter().chain(also);
+            let opens = refused.filter(|opening| first_line.starts_with(opening));
+            found.extend(opens.map(|opening| (index + 1, opening)));
         }
-        in_doc = doc.is_some();
+        (in_doc, in_head) = (doc.is_some(), head.is_some());
         let said = words(comment);
         let is_person = |word: &&&str| said.iter().any(|it| it == **word);
         found.extend(PERSONS.iter().filter(is_person).map(|word| (index + 1, *word)));
@@ -342,6 +351,10 @@ mod tests {
             "/// The same of reads.",
             "fn f() {\n    // Whoever waits goes on.\n}",
             "//! Nobody waits here.",
+            "//! Which map belongs to a disk.\nuse std::fs;",
+            "mod inner {\n    //! What is inside.\n}",
+            "/// Members whose\n/// bits are set.",
+            "let x = 1;\n// Lock of the file, whose owner waits.",
         ] {
             assert_eq!(without_subject(planted).len(), 1, "{planted}");
         }
@@ -349,7 +362,10 @@ mod tests {
             "/// Requests in flight.\n/// As by md, nothing waits.",
             "/// Whether it is read.",
             "/// Somebodys of a word.",
+            "/// Which member is read.",
+            "//! Map of a disk.\n//!\n//! Which of two is taken\n//! As in md.",
             "let text = \"/// What\";",
+            "fn whose() -> &'static str { \"whose\" }",
         ] {
             assert_eq!(without_subject(right), [], "{right}");
         }

@@ -1,4 +1,4 @@
-//! Which map and image belong to a disk or array, and whether a copy begins or goes on.
+//! Plan of a copy: the map and image of a disk or array, and whether the copy begins or goes on.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
