@@ -138,8 +138,8 @@ impl Tree for Fake {
     }
 }
 
-fn paths(list: &[weft_files::copy::Told]) -> Vec<String> {
-    list.iter().map(|told| String::from_utf8_lossy(&told.path).into_owned()).collect()
+fn paths(list: &[weft_files::copy::ReportedPath]) -> Vec<String> {
+    list.iter().map(|it| String::from_utf8_lossy(&it.path).into_owned()).collect()
 }
 
 #[test]
@@ -203,7 +203,7 @@ fn no_name_and_no_link_leads_out_of_the_folder() {
     assert_eq!(names.len(), 2, "{names:?}");
     assert_eq!(fs::read(to.join("fs/good")).unwrap(), b"content");
     assert_eq!(report.failed.len(), 9, "{report:?}");
-    assert!(report.failed.iter().any(|told| told.path == b"d" && told.why.contains("same name")));
+    assert!(report.failed.iter().any(|it| it.path == b"d" && it.why.contains("same name")));
     assert!(!report.is_complete());
     assert!(!to.join(std::str::from_utf8(PART).unwrap()).exists());
 }

@@ -13,7 +13,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
-use weft_files::copy::{Damaged, Event, Folder, Told};
+use weft_files::copy::{Damaged, Event, Folder, ReportedPath};
 use weft_files::tree::{Node, NodeKind};
 use weft_terminal::terminal::{json_line, quoted};
 
@@ -74,7 +74,7 @@ impl<'f> Record<'f> {
     /// Records an event of the copy of a place: a finding, or an owner for the script. `below` is
     /// the folder of the copied files in that of the copy; empty if they lie in that itself.
     pub(super) fn event(&mut self, place: &str, below: &str, event: &Event<'_>) {
-        let (what, told) = match event {
+        let (what, reported) = match event {
             Event::Bytes(_) => return,
             Event::Damaged(damaged) => {
                 return self.finding(place, "damaged", damaged_json(damaged));
@@ -88,12 +88,12 @@ impl<'f> Record<'f> {
                 self.owners.with(|| Owners::make(folder), |owners| owners.add(&path, node));
                 return;
             }
-            Event::Failed(told) => ("failed", told),
-            Event::Kept(told) => ("kept", told),
-            Event::Special(told) => ("special", told),
-            Event::Suspect(told) => ("suspect", told),
+            Event::Failed(reported) => ("failed", reported),
+            Event::Kept(reported) => ("kept", reported),
+            Event::Special(reported) => ("special", reported),
+            Event::Suspect(reported) => ("suspect", reported),
         };
-        self.finding(place, what, told_json(told));
+        self.finding(place, what, reported_json(reported));
     }
 
     /// Writes a finding of the kind `what` about a place.
@@ -187,8 +187,8 @@ impl Owners {
 }
 
 /// JSON of a path with its reason.
-pub(super) fn told_json(told: &Told) -> Value {
-    with_path(&told.path, json!({"why": told.why}))
+pub(super) fn reported_json(reported: &ReportedPath) -> Value {
+    with_path(&reported.path, json!({"why": reported.why}))
 }
 
 /// JSON of a damaged file with its ranges that cannot be read.
@@ -295,8 +295,8 @@ mod tests {
         let mut record = Record::new(&folder, dir.path());
         // The folder goes away.
         std::fs::remove_dir(dir.path()).unwrap();
-        let told = Told { path: b"a".to_vec(), why: "lost".into() };
-        record.event("nas", "nas", &Event::Failed(&told));
+        let reported = ReportedPath { path: b"a".to_vec(), why: "lost".into() };
+        record.event("nas", "nas", &Event::Failed(&reported));
         assert!(record.findings().unwrap().is_err());
     }
 }

@@ -6,12 +6,12 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
-use weft_files::copy::{Damaged, Report, Told};
+use weft_files::copy::{Damaged, Report, ReportedPath};
 use weft_terminal::outcome::Failure;
 use weft_terminal::terminal::{label, printable, quoted};
 use weft_units::Bytes;
 
-use super::record::{Record, damaged_json, told_json};
+use super::record::{Record, damaged_json, reported_json};
 use crate::size;
 
 /// Results of all copies, and the files with the details that the terminal only counts.
@@ -228,7 +228,7 @@ impl Restored {
                 writeln!(out, "  {} {what}", list.len())?;
             }
             let mut lines = Lines { out, left: lines_max };
-            for Told { path, why } in list {
+            for ReportedPath { path, why } in list {
                 lines.line(format_args!("{}: {why}", quoted(OsStr::from_bytes(path))))?;
             }
             lines.end(list.len(), lines_max)?;
@@ -243,7 +243,7 @@ impl Restored {
         let Some(report) = &self.report else {
             return json!({"error": self.refused, "notes": self.notes, "complete": false});
         };
-        let told = |list: &[Told]| list.iter().map(told_json).collect::<Vec<_>>();
+        let reported = |list: &[ReportedPath]| list.iter().map(reported_json).collect::<Vec<_>>();
         json!({
             "folder": self.folder, "notes": self.notes, "complete": self.is_complete(),
             "stopped": self.stopped, "journal_replayed": report.is_replayed,
@@ -254,8 +254,8 @@ impl Restored {
             "attributes_lost": report.attributes_lost, "owners_lost": report.owners_lost,
             "hard_links_copied": report.links_copied,
             "damaged": report.damaged.iter().map(damaged_json).collect::<Vec<_>>(),
-            "failed": told(&report.failed), "kept": told(&report.kept),
-            "suspect": told(&report.suspect), "special": told(&report.special),
+            "failed": reported(&report.failed), "kept": reported(&report.kept),
+            "suspect": reported(&report.suspect), "special": reported(&report.special),
         })
     }
 }

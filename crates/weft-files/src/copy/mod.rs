@@ -36,7 +36,7 @@ use crate::source::BLOCK_BYTES;
 use crate::tree::{Entry, Node, NodeKind, NodeTime, Packed, PieceBytes, Tree};
 pub use folder::Folder;
 use folder::{is_file, is_name};
-pub use report::{Damaged, Event, Report, Told};
+pub use report::{Damaged, Event, Report, ReportedPath};
 
 /// A copy that ended early.
 #[derive(Debug, Error)]
@@ -361,9 +361,9 @@ impl Copy<'_> {
                 NodeKind::File => self.file(folder, &path, &entry.name, &child)?,
                 NodeKind::Link => self.link(folder, &path, &entry.name, &child)?,
                 NodeKind::Special(kind) => {
-                    let told = Told { path, why: kind.to_owned() };
-                    (self.tell)(Event::Special(&told));
-                    self.report.special.push(told);
+                    let reported = ReportedPath { path, why: kind.to_owned() };
+                    (self.tell)(Event::Special(&reported));
+                    self.report.special.push(reported);
                 }
             }
             if let Some(stat) = folder.stat(&entry.name) {
@@ -375,21 +375,21 @@ impl Copy<'_> {
 
     #[expect(clippy::needless_pass_by_value, reason = "texts and errors of several types")]
     fn failed(&mut self, path: &[u8], why: impl ToString) {
-        let told = Told { path: path.to_vec(), why: why.to_string() };
-        (self.tell)(Event::Failed(&told));
-        self.report.failed.push(told);
+        let reported = ReportedPath { path: path.to_vec(), why: why.to_string() };
+        (self.tell)(Event::Failed(&reported));
+        self.report.failed.push(reported);
     }
 
     fn kept(&mut self, path: &[u8], why: &str) {
-        let told = Told { path: path.to_vec(), why: why.to_owned() };
-        (self.tell)(Event::Kept(&told));
-        self.report.kept.push(told);
+        let reported = ReportedPath { path: path.to_vec(), why: why.to_owned() };
+        (self.tell)(Event::Kept(&reported));
+        self.report.kept.push(reported);
     }
 
     fn doubtful(&mut self, path: &[u8], why: String) {
-        let told = Told { path: path.to_vec(), why };
-        (self.tell)(Event::Suspect(&told));
-        self.report.suspect.push(told);
+        let reported = ReportedPath { path: path.to_vec(), why };
+        (self.tell)(Event::Suspect(&reported));
+        self.report.suspect.push(reported);
     }
 
     fn suspect(&mut self, path: &[u8], node: &Node) {

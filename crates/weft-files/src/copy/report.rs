@@ -12,9 +12,9 @@ pub enum Event<'e> {
     /// A file has bytes that could not be read.
     Damaged(&'e Damaged),
     /// A path could not be restored, or a part of a directory could not be read.
-    Failed(&'e Told),
+    Failed(&'e ReportedPath),
     /// A path exists and differs.
-    Kept(&'e Told),
+    Kept(&'e ReportedPath),
     /// Owner and group of a path were not set.
     Owner {
         /// Path below the folder of the copied files.
@@ -23,14 +23,14 @@ pub enum Event<'e> {
         node: &'e Node,
     },
     /// A device, pipe or socket is not restored.
-    Special(&'e Told),
+    Special(&'e ReportedPath),
     /// A path was restored and may be wrong.
-    Suspect(&'e Told),
+    Suspect(&'e ReportedPath),
 }
 
 /// A path in the report, with the reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Told {
+pub struct ReportedPath {
     /// Path below the folder of the copied files.
     pub path: Vec<u8>,
     /// Reason why the path is in the report.
@@ -64,13 +64,13 @@ pub struct Report {
     /// Files with bytes that could not be read.
     pub damaged: Vec<Damaged>,
     /// Paths that could not be restored, or directories of which a part could not be read.
-    pub failed: Vec<Told>,
+    pub failed: Vec<ReportedPath>,
     /// Paths that exist in the folder and differ; they stay as they are.
-    pub kept: Vec<Told>,
+    pub kept: Vec<ReportedPath>,
     /// Devices, pipes and sockets, which are not restored.
-    pub special: Vec<Told>,
+    pub special: Vec<ReportedPath>,
     /// Nodes, directories or byte ranges with a fault that did not prevent reading.
-    pub suspect: Vec<Told>,
+    pub suspect: Vec<ReportedPath>,
     /// Number of extended attributes that were not set.
     pub attributes_lost: u64,
     /// Number of nodes with another owner or group than this process has, which was not restored.
