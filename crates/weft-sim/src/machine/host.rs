@@ -384,8 +384,8 @@ impl Host {
         self.timers.push(Reverse((at.max(self.now), self.timers_set, pid)));
     }
 
-    /// Wakes another process now, with a word that it receives as [`Woken::Told`].
-    pub fn tell(&mut self, pid: Pid, word: u64) {
-        self.ready.push_back((pid, Woken::Told(word)));
+    /// Wakes another process now, with a message that it receives as [`Woken::Message`].
+    pub fn tell(&mut self, pid: Pid, message: u64) {
+        self.ready.push_back((pid, Woken::Message(message)));
     }
 }

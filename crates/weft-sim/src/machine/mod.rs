@@ -136,8 +136,8 @@ pub enum Woken {
     /// Stripes are free again, after the process was blocked, or a request has got the token for
     /// which its thread slept.
     Unblocked,
-    /// Another process woke this one with this word ([`Host::tell`]).
-    Told(u64),
+    /// Another process woke this one with this message ([`Host::tell`]).
+    Message(u64),
 }
 
 /// A simulated process that uses a volume. When it is woken it does everything that is possible

@@ -120,7 +120,7 @@ impl Process for Dd {
         if self.closed.is_some() {
             return;
         }
-        if matches!(woken, Woken::Told(_)) {
+        if matches!(woken, Woken::Message(_)) {
             self.thread.stop_sleeping();
         }
         let who = *self

@@ -179,14 +179,14 @@ impl Process for Run {
     fn run(&mut self, host: &mut Host, woken: Woken) {
         match woken {
             Woken::Started => self.start(host),
-            Woken::Told(word) => {
+            Woken::Message(message) => {
                 let timed = self.timed.last_mut().expect("a phase has begun");
-                if word == OPERATED {
+                if message == OPERATED {
                     timed.operated = host.now();
                     return;
                 }
                 timed.ended = host.now();
-                timed.operations += word;
+                timed.operations += message;
                 timed.bytes = Bytes(timed.operations * self.block.0);
                 self.left -= 1;
                 if self.left == 0 {
@@ -433,9 +433,9 @@ impl Process for Child {
         let cpu = self.cpu;
         self.who.get_or_insert_with(|| (host.add_writer(pid, cpu), host.add_file()));
         match woken {
-            Woken::Told(word) if word > self.phases => self.begin(),
+            Woken::Message(message) if message > self.phases => self.begin(),
             // The page cache lets it continue.
-            Woken::Told(_) => self.thread.stop_sleeping(),
+            Woken::Message(_) => self.thread.stop_sleeping(),
             Woken::Done(LOG_WRITE) => {
                 if let State::Logs { done, .. } = &mut self.state {
                     *done = true;

@@ -484,7 +484,7 @@ impl Process for Client {
         }
         match (woken, &mut self.state) {
             (Woken::Done(FLUSHED), State::Syncs(sync)) => sync.flushed(),
-            (Woken::Told(_), _) => self.thread.stop_sleeping(),
+            (Woken::Message(_), _) => self.thread.stop_sleeping(),
             _ => {}
         }
         self.writer.get_or_insert_with(|| host.add_writer(self.thread.pid(), 0));

@@ -95,7 +95,7 @@ impl Writer {
 
 impl Process for Writer {
     fn run(&mut self, host: &mut Host, woken: Woken) {
-        if matches!(woken, Woken::Told(_)) {
+        if matches!(woken, Woken::Message(_)) {
             self.thread.stop_sleeping();
         }
         let ids = self.ids.unwrap_or_else(|| self.begin(host));

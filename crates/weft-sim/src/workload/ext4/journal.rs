@@ -334,7 +334,7 @@ impl Process for Jbd2 {
         match (woken, &mut self.stage) {
             (Woken::Done(_), Stage::Blocks { under_way, .. }) => *under_way -= 1,
             (Woken::Done(_), Stage::Commit { answered }) => *answered = true,
-            (Woken::Told(_), _) => self.thread.stop_sleeping(),
+            (Woken::Message(_), _) => self.thread.stop_sleeping(),
             _ => {}
         }
         self.writer.get_or_insert_with(|| host.add_writer(self.thread.pid(), 0));

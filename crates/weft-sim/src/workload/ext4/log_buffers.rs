@@ -106,7 +106,7 @@ impl Process for LogWriter {
     fn run(&mut self, host: &mut Host, woken: Woken) {
         match woken {
             Woken::Done(number) => self.written(host, number),
-            Woken::Told(_) => self.thread.stop_sleeping(),
+            Woken::Message(_) => self.thread.stop_sleeping(),
             _ => {}
         }
         // The requesting processes write the buffer themselves, so the CPU time is theirs.

@@ -389,7 +389,7 @@ impl Process for Buffered {
                 }
             }
             // The page cache lets it continue.
-            Woken::Told(_) => self.thread.stop_sleeping(),
+            Woken::Message(_) => self.thread.stop_sleeping(),
             Woken::Started | Woken::Timer | Woken::Unblocked => {}
         }
         while self.thread.goes_on(host) && self.step(host) {}
