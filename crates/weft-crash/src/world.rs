@@ -8,7 +8,6 @@
 //! Every restart takes the path of a real one: superblocks are read from the media, parsed and
 //! assembled, and an engine is started from the assembly.
 
-mod at_stake;
 mod bare;
 mod carry_out;
 mod clients;
@@ -21,6 +20,7 @@ mod measure;
 mod memory;
 mod served;
 mod service;
+mod watched_columns;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -36,7 +36,6 @@ use weft_units::digest::Digest;
 use weft_units::rng::Rng;
 use weft_units::{ByteRange, ClientId, MemberIndex, SECTOR_BYTES, Sectors, Time, VolumeId};
 
-use at_stake::AtStake;
 pub(crate) use bare::BARE_BYTES;
 use bare::Bare;
 pub use carry_out::Pending;
@@ -46,6 +45,7 @@ pub use driver::{ANSWERED_WITHIN, Order};
 use memory::Memory;
 use served::Served;
 use service::Service;
+use watched_columns::WatchedColumns;
 
 use crate::array::Array;
 use crate::checker::{Checkers, Limits, Record, View, consent};
@@ -149,7 +149,7 @@ pub struct World {
     answered: u64,
     next_tag: u64,
     /// Columns of which verification reads all data sectors, also those that no client wrote.
-    at_stake: AtStake,
+    watched_columns: WatchedColumns,
     /// Columns in which members disagree or may disagree; see [`crate::suspects`].
     pub(crate) suspects: Suspects,
     /// Whether members may disagree because of a power cut or a process crash, and their columns
@@ -249,7 +249,7 @@ impl World {
             answers: BTreeMap::new(),
             answered: 0,
             next_tag: 0,
-            at_stake: AtStake::default(),
+            watched_columns: WatchedColumns::default(),
             suspects: Suspects::default(),
             measure_due: false,
             half_rebuilt: BTreeMap::new(),
@@ -303,7 +303,7 @@ impl World {
         }
         let missing = (0u16..).zip(&assembly.slots);
         let missing = missing.filter(|(_, state)| !matches!(state, SlotState::InSync(_)));
-        self.at_stake.started(missing.map(|(slot, _)| slot));
+        self.watched_columns.started(missing.map(|(slot, _)| slot));
         self.bad = bad_sectors(&assembly);
         if self.options.checked {
             self.measure_all(&assembly);

@@ -116,7 +116,7 @@ impl World {
                     self.model.copy_lost();
                 }
                 self.suspects.lose(slot.0);
-                self.at_stake.lose(slot.0);
+                self.watched_columns.lose(slot.0);
             }
             Notice::MemberFailed { slot: None, member, .. } => {
                 let filled = self.record.is_replacement(self.disk_of[member.index()]);
@@ -139,7 +139,7 @@ impl World {
             Notice::SyncFinished { ref action, complete, .. } => {
                 let resync = matches!(action, SyncAction::Repair | SyncAction::Resync);
                 if resync && complete && self.options.data_promised {
-                    self.at_stake.synced();
+                    self.watched_columns.synced();
                 }
                 self.serves_more();
                 self.lacked_space &= !(resync && complete);
@@ -291,12 +291,12 @@ impl World {
         {
             let columns: Vec<u64> = self.columns_at(disk, *at, *count).collect();
             columns.into_iter().for_each(|column| self.suspects.lose_at(slot, column));
-            self.at_stake.cannot_read();
+            self.watched_columns.cannot_read();
         }
         if let (Work::Write { at, count, .. }, Err(Fault::NoSpace)) = (&pending.work, &result) {
             // No member fails for lack of space, so the stripe is suspect until it is synced.
             let columns: Vec<u64> = self.columns_at(disk, *at, *count).collect();
-            self.at_stake.extend(columns.iter().copied());
+            self.watched_columns.extend(columns.iter().copied());
             self.open_columns(columns);
         }
         if let Work::Write { at, count, .. } = pending.work

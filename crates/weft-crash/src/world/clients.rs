@@ -544,7 +544,7 @@ impl World {
         let range = range.filter(|_| volume == ARRAY && !self.options.data_promised);
         let columns = range.into_iter().flat_map(|range| self.array.columns(range));
         let columns: Vec<u64> = columns.map(|(_, column)| column.number).collect();
-        self.at_stake.extend(columns.iter().copied());
+        self.watched_columns.extend(columns.iter().copied());
         self.open_columns(columns);
         self.model_of(volume).write_failed(write);
     }

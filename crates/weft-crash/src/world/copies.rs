@@ -63,7 +63,7 @@ impl World {
                     slot.0
                 );
                 self.fail(Violation::new("I1 durability", message));
-            } else if older || self.was_cut || self.at_stake.contains(column) {
+            } else if older || self.was_cut || self.watched_columns.contains(column) {
                 self.model.add_possible(column, found);
             }
         }

@@ -21,8 +21,8 @@ struct BeingWritten {
     /// Columns of writes that were not answered, or that a disconnected client left behind.
     asked: BTreeSet<u64>,
     /// Columns that a write-back cache may have been writing at the end of the run: those of writes
-    /// that it has answered and not flushed. Left out are columns in `asked`, columns at stake
-    /// (`at_stake.rs`) and suspect columns ([`crate::suspects`]).
+    /// that it has answered and not flushed. Left out are columns in `asked`, watched columns
+    /// (`watched_columns.rs`) and suspect columns ([`crate::suspects`]).
     cached: BTreeSet<u64>,
 }
 
@@ -68,7 +68,7 @@ impl World {
                 for absolute in sectors {
                     if let Some(column) = self.column_served_at(disk, *absolute) {
                         stripes.insert(column / 8);
-                        self.at_stake.extend([column]);
+                        self.watched_columns.extend([column]);
                     }
                 }
             }
@@ -83,7 +83,7 @@ impl World {
         // A part of a stripe may be durable, by the flush of another volume on the same disks,
         // while the rest was not even submitted.
         let written = self.columns_being_written();
-        self.at_stake.extend(written.all().copied());
+        self.watched_columns.extend(written.all().copied());
         self.stopped();
         self.models().for_each(Model::power_cut);
         self.checkers.power_cut(&lost_by_others);
@@ -131,12 +131,12 @@ impl World {
             let writes: Vec<(u64, u64)> = self.disks[disk].outstanding_writes().collect();
             let sectors = writes.into_iter().flat_map(|(at, count)| at..at + count);
             let column_at = |at| self.record.column_at(&self.array, disk, at);
-            self.at_stake.extend(sectors.filter_map(column_at));
+            self.watched_columns.extend(sectors.filter_map(column_at));
             self.disks[disk].process_killed(&mut rng);
         }
         // A part of a stripe may be stored while the rest was not even submitted.
         let written = self.columns_being_written();
-        self.at_stake.extend(written.all().copied());
+        self.watched_columns.extend(written.all().copied());
         self.stopped();
         if self.options.write_back.is_some() {
             self.models().for_each(Model::process_died_with_cache);
@@ -158,7 +158,7 @@ impl World {
         let kept = self.options.write_back.and(Some(self.model.unflushed_ranges()));
         let mut cached = columns(&mut kept.into_iter().flatten());
         let suspect: BTreeSet<u64> =
-            self.at_stake.columns().chain(self.suspects.columns()).collect();
+            self.watched_columns.columns().chain(self.suspects.columns()).collect();
         cached.retain(|column| !asked.contains(column) && !suspect.contains(column));
         BeingWritten { asked, cached }
     }
@@ -195,7 +195,7 @@ impl World {
         }
         let columns = columns.into_iter();
         let suspect: BTreeSet<u64> =
-            self.at_stake.columns().chain(self.suspects.columns()).collect();
+            self.watched_columns.columns().chain(self.suspects.columns()).collect();
         let quiet = |column: u64| !suspect.contains(&column) && !written.has(column);
         let judged = parity::after_cut(view!(self), columns, quiet, bytes, &mut found);
         if let Some(violation) = found.into_iter().next() {
@@ -204,8 +204,8 @@ impl World {
         judged
     }
 
-    /// Reads, through the engine, everything that was ever written, and all sectors of the columns
-    /// at stake. After a power cut this settles the content: later reads must return the same.
+    /// Reads, through the engine, everything that was ever written, and all sectors of the watched
+    /// columns. After a power cut this settles the content: later reads must return the same.
     /// Returns the number of sectors read.
     pub fn verify(&mut self, order: Order) -> u64 {
         self.verify_all(order, true)
@@ -335,7 +335,7 @@ impl World {
 
     fn verify_all(&mut self, order: Order, whole: bool) -> u64 {
         let mut sectors: BTreeSet<u64> = self.model.touched().collect();
-        for column in self.at_stake.columns().chain(self.suspects.columns()) {
+        for column in self.watched_columns.columns().chain(self.suspects.columns()) {
             sectors.extend(self.array.data_of(column).into_iter().map(|(_, sector)| sector));
         }
         // On arrays without parity clients read whole logical blocks.
@@ -415,10 +415,10 @@ impl World {
         parity::scrub(&self.disks, &self.array, &self.record, columns, bytes)
     }
 
-    /// Columns that were ever written, are at stake or are suspect.
+    /// Columns that were ever written, are watched or are suspect.
     #[must_use]
     pub fn columns_of_interest(&self) -> BTreeSet<u64> {
         let touched = self.model.touched().map(|sector| self.array.column(sector).number);
-        touched.chain(self.at_stake.columns()).chain(self.suspects.columns()).collect()
+        touched.chain(self.watched_columns.columns()).chain(self.suspects.columns()).collect()
     }
 }

@@ -20,13 +20,15 @@ impl World {
     /// part.
     #[must_use]
     pub fn cut_fingerprints(&self) -> [(&'static str, u64); 4] {
-        let Self { disks, model, orphans, at_stake, suspects, measure_due, checkers, .. } = self;
+        let Self {
+            disks, model, orphans, watched_columns, suspects, measure_due, checkers, ..
+        } = self;
         let Self { options, now, array, record, next_tag, .. } = self;
         let mut of_disks = TextDigest::default();
         disks.iter().for_each(|disk| disk.hash_into(&mut of_disks));
         [
             ("disks", of_disks.value()),
-            ("clients", text(&(model, orphans, at_stake, suspects, measure_due))),
+            ("clients", text(&(model, orphans, watched_columns, suspects, measure_due))),
             ("checkers", text(&checkers.after_a_stop())),
             ("surroundings", text(&(options, now, &array.data_offset, record, next_tag))),
         ]

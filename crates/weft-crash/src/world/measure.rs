@@ -133,7 +133,7 @@ impl World {
     /// the level survives: they may hold any older content. While the power stays on this applies
     /// only where a write failed: everywhere else all members have what was acknowledged.
     fn believe(&mut self, column: u64, strips: &Strips) {
-        if !self.was_cut && !self.at_stake.contains(column) {
+        if !self.was_cut && !self.watched_columns.contains(column) {
             return;
         }
         for (slot, sector) in self.array.data_of(column) {

@@ -1,7 +1,7 @@
-//! Columns at stake: those in which a power cut, a process crash or a failed write may have left
+//! Watched columns: those in which a power cut, a process crash or a failed write may have left
 //! members with content of different times.
 //!
-//! Verification reads all data sectors of a column at stake, also those that no client wrote. While
+//! Verification reads all data sectors of a watched column, also those that no client wrote. While
 //! the promises cover data, the set does not change which content a read may return: that is
 //! decided by [`crate::suspects`].
 //!
@@ -11,9 +11,9 @@
 
 use std::collections::BTreeSet;
 
-/// The set of columns at stake.
+/// The set of watched columns.
 #[derive(Clone, Debug, Default)]
-pub(super) struct AtStake {
+pub(super) struct WatchedColumns {
     columns: BTreeSet<u64>,
     /// Slots that had no member at any time since the first of the columns was added.
     missing: BTreeSet<u16>,
@@ -21,7 +21,7 @@ pub(super) struct AtStake {
     unreadable: bool,
 }
 
-impl AtStake {
+impl WatchedColumns {
     pub(super) fn columns(&self) -> impl Iterator<Item = u64> {
         self.columns.iter().copied()
     }
