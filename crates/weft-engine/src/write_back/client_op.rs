@@ -176,7 +176,7 @@ impl WriteBack {
         self.reserved -= pages.end - pages.start;
         self.unlock_above(id, volumes, out);
         match writer {
-            Some(writer) => self.owe(writer, id, charge, volumes, out),
+            Some(writer) => self.charge(writer, id, charge, volumes, out),
             None => self.answer(id, Ok(()), out),
         }
         self.admit_waiting(volumes, out);

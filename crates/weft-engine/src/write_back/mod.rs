@@ -439,7 +439,7 @@ impl WriteBack {
             dirty_pages: counts.dirty,
             writeback_pages: counts.writeback,
             requests_waiting: self.waiting.len(),
-            answers_delayed: self.writers.answers_owed(),
+            answers_delayed: self.writers.answers_delayed(),
             pauses: self.writers.pauses_begun(),
             partly_written: self.partly_written,
             volumes: self.volumes.iter().map(volume).collect(),

@@ -1,7 +1,7 @@
 //! Writers in the write-back cache: clients are throttled by delaying their replies.
 //!
 //! Each client of a volume is one writer of the page cache. A kept write changes its pages at once,
-//! so reads see them and flushes cover them. Its reply is *owed* until the throttle has let the
+//! so reads see them and flushes cover them. Its reply is *delayed* until the throttle has let the
 //! writer continue for all of these pages. Replies of one writer are sent in order of arrival, and
 //! each pause delays one reply: a client with many requests outstanding is as fast as one with a
 //! single request. Only replies to kept writes are delayed, not those to reads, flushes and
@@ -52,7 +52,7 @@ struct Writer {
     volume: VolumeId,
     /// Writes with a reply that the throttle still delays, each with the number of its pages that
     /// the writer was not charged for yet.
-    owed: VecDeque<(OpId, u64)>,
+    delayed: VecDeque<(OpId, u64)>,
     /// Whether the throttle must be asked before the writer is charged for more pages.
     balances: bool,
     paused_until: Option<Time>,
@@ -60,8 +60,8 @@ struct Writer {
 
 impl Writers {
     /// Number of replies that the throttle delays.
-    pub(super) fn answers_owed(&self) -> usize {
-        self.states.values().map(|writer| writer.owed.len()).sum()
+    pub(super) fn answers_delayed(&self) -> usize {
+        self.states.values().map(|writer| writer.delayed.len()).sum()
     }
 
     /// Number of pauses that have begun so far.
@@ -133,7 +133,7 @@ impl Writers {
             }
             self.due.retain(|due| *due != writer);
             self.want_buffer.retain(|waits| *waits != writer);
-            (writer, state.owed.into_iter().map(|owed| owed.0).collect())
+            (writer, state.delayed.into_iter().map(|delayed| delayed.0).collect())
         };
         names.into_iter().map(forget).collect()
     }
@@ -145,8 +145,8 @@ impl WriteBack {
         let (writers, cache) = (&mut self.writers, &mut self.cache);
         *writers.of_client.entry((client, volume)).or_insert_with(|| {
             let writer = cache.add_writer(0);
-            let owed = VecDeque::new();
-            let state = Writer { volume, owed, balances: false, paused_until: None };
+            let delayed = VecDeque::new();
+            let state = Writer { volume, delayed, balances: false, paused_until: None };
             writers.states.insert(writer, state);
             writer
         })
@@ -154,7 +154,7 @@ impl WriteBack {
 
     /// Adds a write, which stays in the cache, to those that a writer is charged for. The write is
     /// answered once the writer has been charged for `pages` pages.
-    pub(super) fn owe(
+    pub(super) fn charge(
         &mut self,
         writer: WriterId,
         id: OpId,
@@ -163,11 +163,11 @@ impl WriteBack {
         out: &mut Outbox,
     ) {
         let state = self.writers.state(writer);
-        state.owed.push_back((id, pages));
-        if state.owed.len() == 1 {
+        state.delayed.push_back((id, pages));
+        if state.delayed.len() == 1 {
             self.go_on_writing(writer, volumes, out);
         }
-        if self.writers.states.get(&writer).is_some_and(|state| !state.owed.is_empty()) {
+        if self.writers.states.get(&writer).is_some_and(|state| !state.delayed.is_empty()) {
             // The data is copied, so that a paused client holds no frames.
             let frames = std::mem::take(&mut self.client_op(id).request.frames);
             if frames.count > 0 {
@@ -195,7 +195,7 @@ impl WriteBack {
         }
         let index = state.volume.index();
         let (inode, pages_max) = (self.volumes[index].inode, self.memory.buffer_pages());
-        while let Some((id, left)) = self.writers.state(writer).owed.front().copied() {
+        while let Some((id, left)) = self.writers.state(writer).delayed.front().copied() {
             let is_free = self.volumes[index].failing.is_some() || self.knobs.throttle.is_none();
             if self.writers.state(writer).balances && !is_free {
                 let kernel = self.cache.pool().config().kernel;
@@ -214,13 +214,13 @@ impl WriteBack {
                     Balance::Write(run) => self.begin(index, run.pages, false, volumes, out),
                 }
             } else if left == 0 || is_free {
-                self.writers.state(writer).owed.pop_front();
+                self.writers.state(writer).delayed.pop_front();
                 self.answer(id, Ok(()), out);
             } else {
                 let written = self.cache.charge(now, writer, inode, left);
                 let state = self.writers.state(writer);
                 state.balances = written.balance;
-                state.owed.front_mut().expect("a reply is owed").1 -= written.pages;
+                state.delayed.front_mut().expect("a reply is delayed").1 -= written.pages;
             }
         }
     }
@@ -235,8 +235,8 @@ impl WriteBack {
 
     /// Removes the writers of a client that has disconnected, and ends its writes without a reply.
     pub(super) fn remove_writers(&mut self, client: ClientId, out: &mut Outbox) {
-        for (writer, owed) in self.writers.remove(client) {
-            owed.into_iter().for_each(|id| self.answer(id, Ok(()), out));
+        for (writer, delayed) in self.writers.remove(client) {
+            delayed.into_iter().for_each(|id| self.answer(id, Ok(()), out));
             self.cache.remove_writer(out.now, writer);
         }
     }
