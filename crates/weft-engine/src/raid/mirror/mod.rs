@@ -22,7 +22,7 @@ use weft_units::{ByteRange, Bytes, FRAME_BYTES, MemberIndex, SectorRange, Sector
 
 use self::mirror_part::{CopyIo, MirrorPart};
 use self::read_balance::{ReadBalance, Readable};
-use self::sync::{COPIES_TO_VOTE, Copier, Correction};
+use self::sync::{COPIES_TO_VOTE, Correction, MirrorSync};
 use super::clear::Clears;
 use super::personality::{Discards, RaidLevel, Requests, Settings};
 use super::straight::{self, StraightPart, Target, Targets};
@@ -53,9 +53,9 @@ pub(crate) struct Mirror {
     failed_reads: Vec<FailedRead>,
     clears: Clears,
     /// Slots of members that had no space for a copy and have not been asked to write it again. A
-    /// slot moves to [`Copier::unproven`] when a new attempt is made.
+    /// slot moves to [`MirrorSync::unproven`] when a new attempt is made.
     lack_space: SlotSet,
-    copier: Copier,
+    mirror_sync: MirrorSync,
     balance: ReadBalance,
     events: Vec<Event>,
 }
@@ -76,7 +76,7 @@ struct FailedRead {
 impl Mirror {
     pub(crate) fn new(memory: StripeMemory, places: Mirrors) -> Self {
         Self {
-            copier: Copier::new(memory, &places),
+            mirror_sync: MirrorSync::new(memory, &places),
             balance: ReadBalance::new(&places),
             places,
             again: VecDeque::new(),
@@ -99,7 +99,7 @@ impl Mirror {
         result: Result<(), Fault>,
         cx: &mut Cx<'_>,
     ) -> Result<(), Fault> {
-        if result.is_ok() && self.lack_space.is_empty() && self.copier.unproven.is_empty() {
+        if result.is_ok() && self.lack_space.is_empty() && self.mirror_sync.unproven.is_empty() {
             return Ok(());
         }
         self.copy_differs(position, range, result, cx)
@@ -118,7 +118,7 @@ impl Mirror {
         let slot = position.and_then(|position| cx.view().slot_of(position));
         let (Some(position), Some(slot)) = (position, slot) else { return Ok(()) };
         let Err(fault) = result else {
-            if self.lack_space.contains(slot) || self.copier.unproven.contains(slot) {
+            if self.lack_space.contains(slot) || self.mirror_sync.unproven.contains(slot) {
                 // From now on, a lack of space is a new one.
                 cx.has_space(position);
                 self.found_space(slot);
@@ -135,7 +135,7 @@ impl Mirror {
                 self.falls_behind(slot, cx.view());
                 cx.resync_for_space(sector, SlotSet::only(slot));
             }
-            self.copier.unproven.remove(slot);
+            self.mirror_sync.unproven.remove(slot);
             self.events.push(Event::NoSpace { slot, sector });
             if !self.is_elsewhere(range, Some(slot), cx.view()) {
                 cx.fail_replacement(slot);
@@ -185,7 +185,7 @@ impl Mirror {
         let recorded = cx.records_unwritten(slot, sectors, false);
         if recorded && range.len > Bytes(FRAME_BYTES) {
             let correction = Correction { slot, replaced: SlotSet::EMPTY };
-            self.copier.correct(correction, range, FRAME_BYTES);
+            self.mirror_sync.correct(correction, range, FRAME_BYTES);
         }
         recorded
     }
@@ -207,7 +207,7 @@ impl Mirror {
     /// and a resync copies from that member, because a read may already have returned the data that
     /// was being written.
     fn falls_behind(&mut self, slot: Slot, array: ArrayView<'_>) {
-        let behind = &mut self.copier.behind;
+        let behind = &mut self.mirror_sync.behind;
         if array.membership().resync_from.is_none() {
             *behind = SlotSet::EMPTY;
         } else if !array.resyncs_only_for_space() {
@@ -223,8 +223,8 @@ impl Mirror {
     /// again.
     fn found_space(&mut self, slot: Slot) {
         self.lack_space.remove(slot);
-        self.copier.unproven.remove(slot);
-        if self.lack_space.is_empty() && self.copier.unproven.is_empty() {
+        self.mirror_sync.unproven.remove(slot);
+        if self.lack_space.is_empty() && self.mirror_sync.unproven.is_empty() {
             self.events.push(Event::Written);
         }
     }
@@ -446,7 +446,7 @@ impl Mirror {
         if array.is_planted(Mutant::MirrorReadUnsynced) {
             return copies.last();
         }
-        copies.min_by_key(|copy| self.copier.behind.contains(copy.slot))
+        copies.min_by_key(|copy| self.mirror_sync.behind.contains(copy.slot))
     }
 
     /// Whether another copy of a range may be read in place of the copy on a stalled member. It may
@@ -544,7 +544,7 @@ impl Mirror {
         if let Some(read) = read {
             slots.remove(read);
         }
-        let (mut range, most) = (range_of(part), self.copier.part_bytes());
+        let (mut range, most) = (range_of(part), self.mirror_sync.part_bytes());
         let mut replaced = slots;
         if self.around(range, array) == ReadAround::Always {
             let start = range.start.0 / FRAME_BYTES * FRAME_BYTES;
@@ -552,7 +552,7 @@ impl Mirror {
             replaced = SlotSet::EMPTY;
         }
         for slot in slots.ascending() {
-            self.copier.correct(Correction { slot, replaced }, range, most);
+            self.mirror_sync.correct(Correction { slot, replaced }, range, most);
         }
     }
 
@@ -560,16 +560,16 @@ impl Mirror {
     fn copy_done(&mut self, io: CopyIo, answer: Answer, cx: &mut Cx<'_>) {
         if answer.write {
             let position = answer.member.and_then(|member| cx.view().position_of(member));
-            let range = self.copier.range_of(io);
+            let range = self.mirror_sync.range_of(io);
             if !cx.membership().with_bad().is_empty() {
                 self.written_over(range, answer, cx);
             }
             let result = self.copy_written(position, range, answer.result, cx);
             if result.is_err_and(|fault| fault != Fault::NoSpace) {
-                self.copier.write_failed(io.place);
+                self.mirror_sync.write_failed(io.place);
             }
         }
-        self.copier.answered(io, answer, self.places.level(), &mut self.events, cx);
+        self.mirror_sync.answered(io, answer, self.places.level(), &mut self.events, cx);
     }
 }
 
@@ -686,7 +686,7 @@ impl Requests for Mirror {
             let (request, whole) = (part.request, false);
             self.events.push(Event::Split { request, sub_requests, whole });
         }
-        self.copier.begin_waiting(&self.places, cx.view(), &mut self.events);
+        self.mirror_sync.begin_waiting(&self.places, cx.view(), &mut self.events);
     }
 
     fn is_quiet(&self) -> bool {
@@ -694,7 +694,7 @@ impl Requests for Mirror {
             && self.to_write_again.is_empty()
             && self.failed_reads.is_empty()
             && self.lack_space.is_empty()
-            && self.copier.is_quiet()
+            && self.mirror_sync.is_quiet()
     }
 }
 
@@ -716,7 +716,7 @@ impl Settings for Mirror {
     fn resize(&mut self, layout: &Layout) {
         let Layout::Mirrors(places) = layout else { panic!("mirrors stay mirrors") };
         self.places = places.clone();
-        self.copier.resize(places);
+        self.mirror_sync.resize(places);
         self.balance = ReadBalance::new(places);
     }
 }
@@ -777,7 +777,7 @@ impl RaidLevel for Mirror {
     fn part_freed(&mut self, part: CompletionTarget) -> Option<RequestId> {
         match MirrorPart::of(part) {
             MirrorPart::Copy(part) => {
-                self.copier.freed(part);
+                self.mirror_sync.freed(part);
                 None
             }
             MirrorPart::Straight(part) => Some(part.request),
@@ -785,7 +785,7 @@ impl RaidLevel for Mirror {
     }
 
     fn compute_done(&mut self, job: JobId, value: &Result<Value, Fault>, cx: &mut Cx<'_>) {
-        self.copier.compared(job, value, self.places.level(), &mut self.events, cx);
+        self.mirror_sync.compared(job, value, self.places.level(), &mut self.events, cx);
     }
 
     #[inline]
@@ -807,7 +807,7 @@ impl RaidLevel for Mirror {
     }
 
     fn has_work(&self, _: bool, _: Option<&Resync>, _: (ArrayView<'_>, &Knobs), _: Time) -> bool {
-        !self.again.is_empty() || self.copier.has_waiting()
+        !self.again.is_empty() || self.mirror_sync.has_waiting()
     }
 
     fn locates(&self) -> bool {
@@ -819,15 +819,15 @@ impl RaidLevel for Mirror {
     }
 
     fn feed(&mut self, sync: &mut Resync, array: ArrayView<'_>) {
-        self.copier.feed(sync, &self.places, array, &mut self.events);
+        self.mirror_sync.feed(sync, &self.places, array, &mut self.events);
     }
 
     fn would_feed(&self, sync: &Resync) -> bool {
-        self.copier.would_feed(sync)
+        self.mirror_sync.would_feed(sync)
     }
 
     fn locked(&mut self, part: u32, request: RequestId, cx: &mut Cx<'_>) {
-        self.copier.locked(part, request, self.places.level(), &mut self.events, cx);
+        self.mirror_sync.locked(part, request, self.places.level(), &mut self.events, cx);
     }
 
     fn has_deferred(&self) -> bool {
@@ -842,15 +842,15 @@ impl RaidLevel for Mirror {
             return;
         }
         let present = cx.membership().present();
-        self.copier.unproven = self.copier.unproven.or(self.lack_space).and(present);
+        self.mirror_sync.unproven = self.mirror_sync.unproven.or(self.lack_space).and(present);
         self.lack_space = SlotSet::EMPTY;
-        if self.copier.unproven.is_empty() {
+        if self.mirror_sync.unproven.is_empty() {
             self.events.push(Event::Written);
         }
     }
 
     fn is_unproven(&self) -> bool {
-        !self.copier.unproven.is_empty()
+        !self.mirror_sync.unproven.is_empty()
     }
 }
 

@@ -48,7 +48,7 @@ use crate::sched::request::{MemberRequest, MergeKind};
 /// Ranges of a mirror with copies that are being made equal by a sync or a correction, and the
 /// memory for them.
 #[derive(Clone, Debug)]
-pub(super) struct Copier {
+pub(super) struct MirrorSync {
     memory: StripeMemory,
     /// Number of frames for one copy of a unit, the part of the array that a sync handles at a
     /// time.
@@ -175,7 +175,7 @@ enum Step {
     Over,
 }
 
-impl Copier {
+impl MirrorSync {
     pub(super) fn new(memory: StripeMemory, places: &Mirrors) -> Self {
         let unit_frames = places.resync_unit().bytes().0.div_ceil(FRAME_BYTES) as u32;
         let copies = u32::from(places.copies_per_chunk());
@@ -204,7 +204,7 @@ impl Copier {
     }
 
     /// Divides the memory anew, for the layout `places`. No range may be in progress or waiting
-    /// ([`Copier::is_quiet`]).
+    /// ([`MirrorSync::is_quiet`]).
     pub(super) fn resize(&mut self, places: &Mirrors) {
         *self = Self::new(self.memory, places);
     }
@@ -223,7 +223,7 @@ impl Copier {
         sync.feed(window, |key, sync| self.begin_unit(key, sync, places, array, events));
     }
 
-    /// Whether [`Copier::feed`] would start a unit.
+    /// Whether [`MirrorSync::feed`] would start a unit.
     pub(super) fn would_feed(&self, sync: &Resync) -> bool {
         // Units that the bitmap skips are done at once while others are in progress, so there may
         // be room for the next unit without an answer from a member.
