@@ -33,7 +33,7 @@ use crate::raid::{ArrayIo, ArrayView, Cx, Event, ParityRaid, SPLITTING};
 
 /// Units that are being copied, and their memory.
 #[derive(Clone, Debug)]
-pub(super) struct Copier {
+pub(super) struct ReshapeCopies {
     first: Frame,
     unit_frames: u32,
     /// Sectors of the array that a unit has.
@@ -87,8 +87,8 @@ enum Step {
     Over,
 }
 
-impl Copier {
-    /// Creates the copier with memory for up to [`UNITS_MAX`] units, at most a quarter of `memory`,
+impl ReshapeCopies {
+    /// Sets aside memory for up to [`UNITS_MAX`] units, at most a quarter of `memory`,
     /// but at least one. Also returns the rest of the memory.
     pub(super) fn new(
         memory: StripeMemory,
@@ -99,7 +99,7 @@ impl Copier {
         let units = (memory.frames / 4 / unit_frames).clamp(1, UNITS_MAX);
         let taken = (units * unit_frames).min(memory.frames);
         let rest = Frame(memory.first.0 + taken);
-        let copier = Self {
+        let copies = Self {
             first: memory.first,
             unit_frames,
             unit: Bytes(u64::from(unit_frames) * FRAME_BYTES).sectors_floor(),
@@ -111,7 +111,7 @@ impl Copier {
             fresh: false,
             events: Vec::new(),
         };
-        (copier, StripeMemory { first: rest, frames: memory.frames - taken, ..memory })
+        (copies, StripeMemory { first: rest, frames: memory.frames - taken, ..memory })
     }
 
     /// Number of frames of one unit.
@@ -252,7 +252,7 @@ impl Copier {
         end.is_some()
     }
 
-    /// Whether [`Copier::go_on`] has something to do.
+    /// Whether [`ReshapeCopies::go_on`] has something to do.
     pub(super) fn has_work(&self, array: ArrayView<'_>) -> bool {
         let broken = array.membership().broken;
         let steps = self.units.iter().flatten().any(|unit| match unit.step {

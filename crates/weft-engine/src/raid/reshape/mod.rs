@@ -11,7 +11,7 @@ mod copy;
 
 use weft_units::{ByteRange, Bytes, FRAME_BYTES, Sectors, Time};
 
-use self::copy::Copier;
+use self::copy::ReshapeCopies;
 use super::parity::streams::WriteStream;
 use super::personality::{Discards, RaidLevel, Requests, Settings};
 use super::straight::StraightPart;
@@ -32,7 +32,7 @@ use crate::layout::geometry::Geometry;
 pub(crate) struct Reshape {
     before: ParityRaid,
     after: ParityRaid,
-    copier: Copier,
+    copies: ReshapeCopies,
     /// Array sector from which on requests go to the side before.
     boundary: Sectors,
     events: Vec<Event>,
@@ -57,14 +57,14 @@ impl Reshape {
         boundary: Sectors,
         knobs: &Knobs,
     ) -> Self {
-        let (copier, rest) = Copier::new(memory, before, after);
+        let (copies, rest) = ReshapeCopies::new(memory, before, after);
         let half = StripeMemory { frames: rest.frames / 2, ..rest };
         let first = crate::contract::frame::Frame(half.first.0 + half.frames);
         let other = StripeMemory { first, frames: rest.frames - half.frames, ..rest };
         Self {
             before: ParityRaid::new(half, before, knobs),
             after: ParityRaid::new(other, after, knobs),
-            copier,
+            copies,
             boundary,
             events: Vec::new(),
         }
@@ -73,7 +73,7 @@ impl Reshape {
     /// Smallest number of frames that a volume needs for a reshape.
     pub(crate) fn frames_min(before: &Geometry, after: &Geometry, knobs: &Knobs) -> u32 {
         let stripes = |geometry| STRIPES_MIN * ParityRaid::stripe_frames(geometry, knobs);
-        Copier::unit_frames(before, after) + 2 * stripes(before).max(stripes(after))
+        ReshapeCopies::unit_frames(before, after) + 2 * stripes(before).max(stripes(after))
     }
 
     fn raid(&mut self, side: Side) -> &mut ParityRaid {
@@ -95,18 +95,18 @@ impl Reshape {
         (!is_across).then(|| self.side_at(range.start))
     }
 
-    /// Collects the events of both sides. Events about copies go to the copier, all others to
+    /// Collects the events of both sides. Events about copies go to `copies`, all others to
     /// `events`.
     fn collect(&mut self) {
         let waits_for_space = self.has_deferred();
-        let Self { before, after, copier, events, .. } = self;
+        let Self { before, after, copies, events, .. } = self;
         for raid in [before, after] {
             if raid.events().is_empty() {
                 continue;
             }
             let mut failed: Option<RequestId> = None;
             for event in raid.events().drain(..) {
-                match copier.take(&event) {
+                match copies.take(&event) {
                     // The other side still keeps strips for which there was no space.
                     None if waits_for_space && matches!(event, Event::Written) => {}
                     Some(request) => failed = request.or(failed),
@@ -194,7 +194,7 @@ impl Requests for Reshape {
     /// Reports that another request waits for `io`: if that is a copy, its position is recorded
     /// soon.
     fn hurry(&mut self, io: &ArrayIo, now: Time) {
-        if !self.copier.hurry(io.id) {
+        if !self.copies.hurry(io.id) {
             both!(self, raid => raid.hurry(io, now));
         }
     }
@@ -217,7 +217,7 @@ impl Requests for Reshape {
     }
 
     fn is_quiet(&self) -> bool {
-        self.before.is_quiet() && self.after.is_quiet() && self.copier.is_quiet()
+        self.before.is_quiet() && self.after.is_quiet() && self.copies.is_quiet()
     }
 
     fn has_waiting(&self) -> bool {
@@ -292,7 +292,7 @@ impl RaidLevel for Reshape {
     }
 
     fn compute_done(&mut self, job: JobId, value: &Result<Value, Fault>, cx: &mut Cx<'_>) {
-        if self.copier.computed(job) {
+        if self.copies.computed(job) {
             return;
         }
         let (side, job) = Side::of_job(job);
@@ -301,7 +301,7 @@ impl RaidLevel for Reshape {
 
     fn events(&mut self) -> &mut Vec<Event> {
         self.collect();
-        self.copier.events(&mut self.events);
+        self.copies.events(&mut self.events);
         &mut self.events
     }
 
@@ -343,8 +343,8 @@ impl RaidLevel for Reshape {
 
     fn turn(&mut self, stripes_max: u32, cx: &mut Cx<'_>) -> u32 {
         self.collect();
-        let Self { before, after, copier, boundary, .. } = self;
-        copier.go_on(before, after, cx);
+        let Self { before, after, copies, boundary, .. } = self;
+        copies.go_on(before, after, cx);
         *boundary = cx.view().reshape().recorded();
         let handled = before.turn(stripes_max, &mut cx.on(Side::Before));
         handled + after.turn(stripes_max, &mut cx.on(Side::After))
@@ -365,7 +365,7 @@ impl RaidLevel for Reshape {
         let on = |side| (array.on(side), knobs);
         self.before.has_work(quiesces, None, on(Side::Before), now)
             || self.after.has_work(quiesces, None, on(Side::After), now)
-            || self.copier.has_work(array)
+            || self.copies.has_work(array)
     }
 
     fn next_wake(&self, array: ArrayView<'_>, knobs: &Knobs) -> Option<Time> {
@@ -384,15 +384,15 @@ impl RaidLevel for Reshape {
     }
 
     fn feed(&mut self, sync: &mut Resync, array: ArrayView<'_>) {
-        self.copier.feed(sync, array);
+        self.copies.feed(sync, array);
     }
 
     fn would_feed(&self, sync: &Resync) -> bool {
-        self.copier.would_feed(sync)
+        self.copies.would_feed(sync)
     }
 
     fn locked(&mut self, part: u32, request: RequestId, cx: &mut Cx<'_>) {
-        self.copier.locked(part, request, &mut self.before, cx);
+        self.copies.locked(part, request, &mut self.before, cx);
     }
 
     fn has_deferred(&self) -> bool {
