@@ -12,7 +12,7 @@ use weft_terminal::result_file::{Output, ResultFile};
 use weft_terminal::terminal::{complain, label, print_json, printable_stdout, quoted};
 use weft_units::Bytes;
 
-use crate::image::{Copier, Counts, Disk, Ended, Session, Settings, copy};
+use crate::image::{Counts, Disk, DiskCopy, Ended, Session, Settings, copy};
 use crate::image_file::{MappedImage, Origin, SparseImage, is_beside, map_beside, map_of};
 use crate::size;
 
@@ -86,7 +86,7 @@ pub(crate) fn run(arguments: &Image) -> Outcome {
     );
     let block = settings.block;
     let session =
-        Session::new(Copier::new(map, settings), MappedImage::new(image, map_file, title));
+        Session::new(DiskCopy::new(map, settings), MappedImage::new(image, map_file, title));
     session.compare(&mut disk, block)?;
     if let Some(note) = session.short_of_space() {
         complain(&format!("note: {note}"));

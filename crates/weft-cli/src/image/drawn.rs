@@ -1,11 +1,11 @@
-//! Tests of [`Copier`] on random disks with random bad sectors.
+//! Tests of [`DiskCopy`] on random disks with random bad sectors.
 
 use std::ops::Range;
 
 use weft_runtime::mapfile::{Mapfile, Status};
 use weft_units::rng::Rng;
 
-use super::copier::{Answer, Copier, Phase, Settings};
+use super::disk_copy::{Answer, DiskCopy, Phase, Settings};
 
 const SECTOR: u64 = 512;
 
@@ -122,39 +122,39 @@ fn copy(
     planted: Planted,
     mut stops: impl FnMut() -> u64,
 ) -> Mapfile {
-    let mut copier = Copier::new(Mapfile::new(disk.size), settings.clone());
+    let mut disk_copy = DiskCopy::new(Mapfile::new(disk.size), settings.clone());
     let mut left = stops();
-    while let Some(range) = copier.next() {
-        assert_eq!(copier.next(), Some(range.clone()), "it is asked again without an answer");
+    while let Some(range) = disk_copy.next() {
+        assert_eq!(disk_copy.next(), Some(range.clone()), "it is asked again without an answer");
         let domain = &settings.domain;
         assert!(range.start >= domain.start && range.end <= domain.end, "{range:?} {domain:?}");
         assert!(range.end - range.start <= settings.block.max(SECTOR));
         let mut answer = disk.read(&range);
-        if copier.phase() == Phase::Trim
+        if disk_copy.phase() == Phase::Trim
             && planted == Planted::TrimEnd
-            && copier.map().status(range.end) != Some(Status::NonTrimmed)
+            && disk_copy.map().status(range.end) != Some(Status::NonTrimmed)
             && range.start >= SECTOR
         {
             answer = disk.read(&(range.start - SECTOR..range.start));
         }
-        if copier.phase() == Phase::Copy(1) && planted == Planted::Partial {
+        if disk_copy.phase() == Phase::Copy(1) && planted == Planted::Partial {
             answer = Answer::Read(range.end - range.start);
         }
-        if copier.phase() == Phase::Scrape && planted == Planted::Twice {
+        if disk_copy.phase() == Phase::Scrape && planted == Planted::Twice {
             answer = disk.read(&range);
         }
-        copier.answer(&range, answer);
+        disk_copy.answer(&range, answer);
         left = left.saturating_sub(1);
         if left == 0 {
-            let text = copier.map().to_text("# title\n");
+            let text = disk_copy.map().to_text("# title\n");
             let map = Mapfile::parse(text.as_bytes()).unwrap();
-            assert_eq!(&map, copier.map());
-            copier = Copier::new(map, settings.clone());
+            assert_eq!(&map, disk_copy.map());
+            disk_copy = DiskCopy::new(map, settings.clone());
             left = stops();
         }
     }
-    assert_eq!((copier.phase(), copier.next()), (Phase::End, None));
-    copier.map().clone()
+    assert_eq!((disk_copy.phase(), disk_copy.next()), (Phase::End, None));
+    disk_copy.map().clone()
 }
 
 /// Faults of a finished copy.
@@ -244,16 +244,16 @@ fn another_run_goes_on_where_the_map_says() {
         let map = copy(&mut disk, &first, Planted::None, || u64::MAX);
         let second =
             Settings { domain: 0..disk.size, scrapes: true, ..settings(&mut rng, disk.size) };
-        let mut copier = Copier::new(map.clone(), second.clone());
-        while let Some(range) = copier.next() {
+        let mut disk_copy = DiskCopy::new(map.clone(), second.clone());
+        while let Some(range) = disk_copy.next() {
             let read = map.areas_in(range.clone()).any(|(_, it)| it == Status::Finished);
             assert!(!read, "case {case}: {range:?} was read before");
             let answer = disk.read(&range);
-            copier.answer(&range, answer);
+            disk_copy.answer(&range, answer);
         }
         let retries = first.retries + second.retries;
         let both = Settings { retries, ..second };
-        assert_eq!(faults(&disk, &both, copier.map(), true), [""; 0], "case {case}");
+        assert_eq!(faults(&disk, &both, disk_copy.map(), true), [""; 0], "case {case}");
     }
 }
 
@@ -289,30 +289,30 @@ fn bad_areas_come_last() {
         scrapes: false,
         retries: 0,
     };
-    let mut copier = Copier::new(Mapfile::new(size), settings.clone());
+    let mut disk_copy = DiskCopy::new(Mapfile::new(size), settings.clone());
     let mut skipped = Vec::new();
-    while let Some(range) = copier.next().filter(|_| copier.phase() == Phase::Copy(1)) {
+    while let Some(range) = disk_copy.next().filter(|_| disk_copy.phase() == Phase::Copy(1)) {
         let errors = disk.errors;
         let answer = disk.read(&range);
-        copier.answer(&range, answer);
+        disk_copy.answer(&range, answer);
         if disk.errors > errors {
-            skipped.push(copier.map().current.position - range.end);
+            skipped.push(disk_copy.map().current.position - range.end);
         }
     }
     // Twice as much after each failure, up to a hundredth of the disk in whole blocks.
     let blocks: Vec<u64> = skipped.iter().map(|bytes| bytes >> 16).collect();
     assert_eq!(blocks, [1, 2, 4, 8, 16, 32, 64, 128, 163], "64 KiB each");
-    while let Some(range) = copier.next().filter(|_| copier.phase() != Phase::Trim) {
+    while let Some(range) = disk_copy.next().filter(|_| disk_copy.phase() != Phase::Trim) {
         let answer = disk.read(&range);
-        copier.answer(&range, answer);
+        disk_copy.answer(&range, answer);
     }
     assert_eq!(disk.read, size - (bad.end - bad.start), "all that is good, before trimming");
     let errors = disk.errors;
-    while let Some(range) = copier.next() {
+    while let Some(range) = disk_copy.next() {
         let answer = disk.read(&range);
-        copier.answer(&range, answer);
+        disk_copy.answer(&range, answer);
     }
     assert_eq!(disk.errors, errors + 2, "the ends of the area");
-    assert_eq!(copier.map().bytes(Status::NonScraped), bad.end - bad.start - 2 * SECTOR);
+    assert_eq!(disk_copy.map().bytes(Status::NonScraped), bad.end - bad.start - 2 * SECTOR);
     assert!(disk.log.iter().all(|(_, range)| range.end - range.start <= settings.block));
 }

@@ -1,12 +1,12 @@
-//! Copies of dying disks: the decisions (`copier.rs`), the disk (`disk.rs`), the running copy
+//! Copies of dying disks: the decisions (`disk_copy.rs`), the disk (`disk.rs`), the running copy
 //! (`session.rs`).
 
-mod copier;
 mod disk;
+mod disk_copy;
 #[cfg(test)]
 mod drawn;
 mod session;
 
-pub(crate) use copier::{Copier, Settings};
 pub(crate) use disk::Disk;
+pub(crate) use disk_copy::{DiskCopy, Settings};
 pub(crate) use session::{Counts, Ended, Session, copy};

@@ -1,4 +1,4 @@
-//! Copy of a dying disk: reads in the order of [`Copier`], and saves of the map meanwhile.
+//! Copy of a dying disk: reads in the order of [`DiskCopy`], and saves of the map meanwhile.
 
 use std::io;
 use std::ops::Range;
@@ -12,14 +12,14 @@ use weft_terminal::outcome::Failure;
 use weft_terminal::terminal::{self, progress_with};
 use weft_units::Bytes;
 
-use super::copier::{Answer, Copier, Phase};
 use super::disk::{Disk, Got};
+use super::disk_copy::{Answer, DiskCopy, Phase};
 use crate::image_file::{MappedImage, ended_by, samples};
 use crate::size;
 
 /// State of a running copy: its decisions, and its image with the map.
 pub(crate) struct Session {
-    copier: Copier,
+    disk_copy: DiskCopy,
     file: MappedImage,
     counts: Counts,
 }
@@ -42,8 +42,8 @@ pub(crate) struct Ended {
 }
 
 impl Session {
-    pub(crate) fn new(copier: Copier, file: MappedImage) -> Self {
-        Self { copier, file, counts: Counts::default() }
+    pub(crate) fn new(disk_copy: DiskCopy, file: MappedImage) -> Self {
+        Self { disk_copy, file, counts: Counts::default() }
     }
 
     /// Compares samples of the image, of up to `len` bytes, with the disk: the image of another
@@ -52,7 +52,7 @@ impl Session {
     /// # Errors
     /// The bytes differ, or the image cannot be read.
     pub(crate) fn compare(&self, disk: &mut Disk, len: u64) -> Result<(), Failure> {
-        for range in samples(self.copier.map(), len) {
+        for range in samples(self.disk_copy.map(), len) {
             // Bytes that were read once may be unreadable now.
             let Got::Bytes(bytes) = disk.read(&range, &mut || ())? else { continue };
             let copied = self.file.image.read(range.start, bytes.len());
@@ -72,16 +72,16 @@ impl Session {
 
     /// Text about the free space if it is less than what is left to read; `None` if it suffices.
     pub(crate) fn short_of_space(&self) -> Option<String> {
-        let domain = self.copier.domain();
-        let left = domain.end - domain.start - self.copier.bytes(Status::Finished);
+        let domain = self.disk_copy.domain();
+        let left = domain.end - domain.start - self.disk_copy.bytes(Status::Finished);
         self.file.image.short_of_space(left)
     }
 
     /// Saves the map when the copy ends. Returns the range of the image that was given back to make
     /// room for the map, and is to be read again.
     fn save_at_last(&mut self) -> Result<Range<u64>, Failure> {
-        let given_back = self.file.save_at_last(self.copier.map())?;
-        self.copier.forget(given_back.clone());
+        let given_back = self.file.save_at_last(self.disk_copy.map())?;
+        self.disk_copy.forget(given_back.clone());
         Ok(given_back)
     }
 
@@ -103,7 +103,7 @@ impl Session {
         if answer != Answer::Read(len) {
             self.counts.errors += 1;
         }
-        self.copier.answer(range, answer);
+        self.disk_copy.answer(range, answer);
         Ok(())
     }
 }
@@ -115,8 +115,8 @@ impl Session {
 pub(crate) fn copy(session: Session, disk: &mut Disk) -> Result<Ended, Failure> {
     let shared = Arc::new(Mutex::new(session));
     let stop = Stop::new(&shared);
-    let domain = locked(&shared).copier.domain();
-    let shown = Shown::new(&locked(&shared).copier);
+    let domain = locked(&shared).disk_copy.domain();
+    let shown = Shown::new(&locked(&shared).disk_copy);
     let result = run(&shared, disk, &stop, shown);
     let mut session = locked(&shared);
     let saved = session.save_at_last();
@@ -124,7 +124,7 @@ pub(crate) fn copy(session: Session, disk: &mut Disk) -> Result<Ended, Failure> 
         return Err(ended_by(failure, saved));
     }
     saved?;
-    Ok(Ended { map: session.copier.map().clone(), domain, counts: session.counts })
+    Ok(Ended { map: session.disk_copy.map().clone(), domain, counts: session.counts })
 }
 
 fn run(
@@ -134,7 +134,7 @@ fn run(
     mut shown: Shown,
 ) -> Result<(), Failure> {
     loop {
-        let Some(range) = locked(shared).copier.next() else { break };
+        let Some(range) = locked(shared).disk_copy.next() else { break };
         // The session is not locked during a read, so that it can be saved when the disk hangs.
         let got = disk.read(&range, &mut || shown.tick())?;
         let mut session = locked(shared);
@@ -142,9 +142,9 @@ fn run(
             shown.good = Instant::now();
         }
         session.take(&range, got).map_err(|error| session.file.image.failed(&error))?;
-        let Session { file, copier, .. } = &mut *session;
-        file.save_if_old(copier.map());
-        shown.update(&session.copier);
+        let Session { file, disk_copy, .. } = &mut *session;
+        file.save_if_old(disk_copy.map());
+        shown.update(&session.disk_copy);
         drop(session);
         stop.park_if_asked()?;
     }
@@ -170,8 +170,8 @@ impl Stop {
             // An error is ignored: a read that does not end is read again later.
             let _ = is_parked.recv_timeout(LAST_READ);
             let mut session = locked(&session);
-            let Session { file, copier, .. } = &mut *session;
-            file.stopped(copier.map(), copier.bytes(Status::Finished));
+            let Session { file, disk_copy, .. } = &mut *session;
+            file.stopped(disk_copy.map(), disk_copy.bytes(Status::Finished));
         });
         Self { asked, parked }
     }
@@ -198,30 +198,30 @@ struct Shown {
 }
 
 impl Shown {
-    fn new(copier: &Copier) -> Self {
-        let domain = copier.domain();
+    fn new(disk_copy: &DiskCopy) -> Self {
+        let domain = disk_copy.domain();
         let bar = progress_with("image", domain.end - domain.start);
         // The rate is that of this run.
-        bar.set_position(copier.bytes(Status::Finished));
+        bar.set_position(disk_copy.bytes(Status::Finished));
         bar.reset_eta();
         let now = Instant::now();
         Self { bar, good: now, updated: now, text: String::new() }
     }
 
-    fn update(&mut self, copier: &Copier) {
+    fn update(&mut self, disk_copy: &DiskCopy) {
         if self.bar.is_hidden() || self.updated.elapsed() < SHOW_INTERVAL {
             return;
         }
         self.updated = Instant::now();
-        let phase = match copier.phase() {
+        let phase = match disk_copy.phase() {
             Phase::Copy(pass) => format!("pass {pass}"),
             Phase::Trim => "trimming".to_owned(),
             Phase::Scrape => "scraping".to_owned(),
             Phase::Retry(pass) => format!("retry {pass}"),
             Phase::End => "end".to_owned(),
         };
-        let domain = copier.domain();
-        let (read, bad) = (copier.bytes(Status::Finished), copier.bytes(Status::Bad));
+        let domain = disk_copy.domain();
+        let (read, bad) = (disk_copy.bytes(Status::Finished), disk_copy.bytes(Status::Bad));
         let left = domain.end - domain.start - read - bad;
         let human = |bytes| size::human(Bytes(bytes));
         self.bar.set_position(read);

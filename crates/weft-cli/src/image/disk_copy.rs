@@ -20,7 +20,8 @@
 //! trimmed are known by the bad sectors beside it. A copy that ends anywhere and goes on with its
 //! map therefore comes to the same end.
 //!
-//! No clock and no I/O: [`Copier::next`] says what to read, [`Copier::answer`] takes the answer.
+//! No clock and no I/O: [`DiskCopy::next`] says what to read, [`DiskCopy::answer`] takes the
+//! answer.
 //!
 //! Source   GNU ddrescue manual, "Algorithm" and "Mapfile structure"
 
@@ -70,9 +71,9 @@ pub(crate) enum Answer {
     Failed,
 }
 
-/// State of a copy.
+/// State of the copy of a dying disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Copier {
+pub(crate) struct DiskCopy {
     map: Mapfile,
     settings: Settings,
     phase: Phase,
@@ -82,7 +83,7 @@ pub(crate) struct Copier {
     skip: u64,
 }
 
-impl Copier {
+impl DiskCopy {
     /// Begins a copy, or goes on with one, by its map.
     pub(crate) fn new(map: Mapfile, settings: Settings) -> Self {
         assert!(settings.domain.end <= map.size() && settings.domain.start <= settings.domain.end);
@@ -97,13 +98,13 @@ impl Copier {
             _ => (Phase::Copy(1), None),
         };
         let skip = settings.block.max(SKIP_MIN);
-        let mut copier = Self { map, settings, phase, position: 0, skip };
-        let domain = copier.domain();
-        let is_new = copier.bytes(Status::NonTried) == domain.end - domain.start;
-        let position = position.filter(|_| !is_new).unwrap_or_else(|| copier.edge());
-        copier.position = position.clamp(domain.start, domain.end);
-        copier.go_back();
-        copier
+        let mut disk_copy = Self { map, settings, phase, position: 0, skip };
+        let domain = disk_copy.domain();
+        let is_new = disk_copy.bytes(Status::NonTried) == domain.end - domain.start;
+        let position = position.filter(|_| !is_new).unwrap_or_else(|| disk_copy.edge());
+        disk_copy.position = position.clamp(domain.start, domain.end);
+        disk_copy.go_back();
+        disk_copy
     }
 
     /// Present map of the copy.
