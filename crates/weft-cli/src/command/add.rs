@@ -45,16 +45,16 @@ pub(crate) fn run(arguments: &Add) -> Outcome {
     let mut target = Target::connect(&arguments.target)?;
     let status = target.status()?;
     let volume = only_volume(&target.name, &status)?;
-    let mut made = Made(Vec::new());
+    let mut created = CreatedFiles(Vec::new());
     let mut members = Vec::new();
     for member in &arguments.members {
-        members.push(acceptable(member, volume, arguments, &mut made)?);
+        members.push(acceptable(member, volume, arguments, &mut created)?);
     }
     // Members are added one after the other, so a refusal can name those added before.
     for (done, member) in members.iter().enumerate() {
         let added = target.ask(Command::Add { members: vec![member.clone()] });
         added.map_err(|failure| after(failure, &members[..done]))?;
-        made.0.retain(|path| path.to_str() != Some(member.as_str()));
+        created.0.retain(|path| path.to_str() != Some(member.as_str()));
         if member.starts_with("ram:") {
             complain(&format!(
                 "{member}: memory is gone when the volume stops, and its data with it"
@@ -75,9 +75,9 @@ pub(crate) fn run(arguments: &Add) -> Outcome {
 
 /// Files that this command has created. Dropping the value removes those that were not added to the
 /// array.
-struct Made(Vec<PathBuf>);
+struct CreatedFiles(Vec<PathBuf>);
 
-impl Drop for Made {
+impl Drop for CreatedFiles {
     fn drop(&mut self) {
         for path in &self.0 {
             let _ = std::fs::remove_file(path);
@@ -101,7 +101,7 @@ fn acceptable(
     member: &MemberArg,
     volume: &VolumeStatus,
     arguments: &Add,
-    made: &mut Made,
+    created: &mut CreatedFiles,
 ) -> Result<String, Failure> {
     let path = match member {
         MemberArg::Missing => {
@@ -122,7 +122,7 @@ fn acceptable(
         && !path.exists()
     {
         let file = FreshFile::create_new(path).map_err(failed)?;
-        made.0.push(std::path::absolute(path).map_err(failed)?);
+        created.0.push(std::path::absolute(path).map_err(failed)?);
         file.set_len(size).map_err(failed)?;
         file.sync().map_err(failed)?;
     }
