@@ -198,7 +198,8 @@ pub fn serve(options: ServeOptions) -> Result<ExitState, ServeError> {
     let ServeOptions { source, exports, listen, control, backend, clients_max, .. } = options;
     let doors = Doors::of(listen);
     let workers = std::thread::available_parallelism().map_or(1, usize::from).min(WORKERS_MAX);
-    let Made { unbuilt_drivers, credit, shapes, allocations, trims } = make(source, workers)?;
+    let UnbuiltServer { unbuilt_drivers, credit, shapes, allocations, trims } =
+        make(source, workers)?;
     let engines = unbuilt_drivers.len();
     let mut drivers = VecDeque::with_capacity(engines);
     for driver in unbuilt_drivers {
@@ -430,7 +431,7 @@ fn is_listened_on(socket: &str, listeners: &[Listener]) -> Result<(), ServeError
 
 /// Parts of a server that were made from a [`Source`]: drivers before they are built, and facts of
 /// the volumes.
-struct Made {
+struct UnbuiltServer {
     /// Parts of the drivers: one driver, or one for each worker.
     unbuilt_drivers: Vec<UnbuiltDriver>,
     credit: Bytes,
@@ -484,7 +485,7 @@ impl UnbuiltDriver {
     }
 }
 
-fn make(source: Source, workers: usize) -> Result<Made, ServeError> {
+fn make(source: Source, workers: usize) -> Result<UnbuiltServer, ServeError> {
     Ok(match source {
         Source::Arrays { mut config, members } => {
             if members.iter().any(|member| member.overlay().is_some()) {
@@ -499,7 +500,7 @@ fn make(source: Source, workers: usize) -> Result<Made, ServeError> {
             let (shapes, allocations) = (arrays(), arrays().map(allocation).collect());
             let shapes = shapes.map(Shape::of_array);
             let discards = |member: &OpenMember| member.info().discards;
-            Made {
+            UnbuiltServer {
                 allocations,
                 trims: members.iter().all(discards),
                 credit: config.client_credit,
@@ -526,7 +527,7 @@ fn make(source: Source, workers: usize) -> Result<Made, ServeError> {
                 config.client_credit.0 /= u64::from(count);
                 config
             };
-            Made {
+            UnbuiltServer {
                 allocations: vec![match write_back {
                     Some(_) => Allocation::Bare.behind_cache(),
                     None => Allocation::Bare,
@@ -540,20 +541,22 @@ fn make(source: Source, workers: usize) -> Result<Made, ServeError> {
                     .collect::<Result<_, _>>()?,
             }
         }
-        Source::Core { core, members, cache_frames, client_frames, client_credit, block } => Made {
-            credit: client_credit,
-            shapes: vec![Shape::bare(block)],
-            allocations: vec![Allocation::Unknown { full_stripe: 1 }],
-            trims: false,
-            unbuilt_drivers: vec![UnbuiltDriver {
-                core,
-                members,
-                cache_frames,
-                write_back_frames: 0,
-                private_frames: 0..0,
-                client_frames,
-            }],
-        },
+        Source::Core { core, members, cache_frames, client_frames, client_credit, block } => {
+            UnbuiltServer {
+                credit: client_credit,
+                shapes: vec![Shape::bare(block)],
+                allocations: vec![Allocation::Unknown { full_stripe: 1 }],
+                trims: false,
+                unbuilt_drivers: vec![UnbuiltDriver {
+                    core,
+                    members,
+                    cache_frames,
+                    write_back_frames: 0,
+                    private_frames: 0..0,
+                    client_frames,
+                }],
+            }
+        }
     })
 }
 
