@@ -6,7 +6,7 @@ use weft_ondisk::{BitmapHeader, NewBitmap, Superblock, Version};
 use weft_units::{Bytes, Sectors};
 
 /// Array that mdadm created.
-struct Made {
+struct MdadmArray {
     name: String,
     superblock: Superblock,
     member_size: Sectors,
@@ -18,11 +18,11 @@ struct Made {
     written: usize,
 }
 
-fn made() -> Vec<Made> {
+fn mdadm_arrays() -> Vec<MdadmArray> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/md-bitmap");
     let manifest = std::fs::read_to_string(root.join("MANIFEST")).unwrap();
     let lines = manifest.lines().filter(|line| !line.starts_with('#'));
-    let made = lines.map(|line| {
+    let arrays = lines.map(|line| {
         let fields: Vec<&str> = line.split('\t').collect();
         let number = |field: usize| fields[field].parse::<u64>().unwrap();
         let read = |file: &str| std::fs::read(root.join(fields[0]).join(file)).unwrap();
@@ -38,7 +38,7 @@ fn made() -> Vec<Made> {
         for events in [24, 32] {
             bitmap[events..events + 8].copy_from_slice(&superblock.events().to_le_bytes());
         }
-        Made {
+        MdadmArray {
             name: fields[0].to_owned(),
             superblock,
             member_size,
@@ -48,16 +48,16 @@ fn made() -> Vec<Made> {
             written: usize::try_from(number(6)).unwrap(),
         }
     });
-    made.collect()
+    arrays.collect()
 }
 
 /// The comparison is byte for byte, with the place on the member and the length; mdadm fills all 60
 /// KiB of version 0.90, in which weft creates no arrays.
 #[test]
 fn a_new_bitmap_is_that_of_mdadm() {
-    let made = made();
-    assert_eq!(made.len(), 14);
-    for Made { name, superblock, member_size, bitmap_start, new, bitmap, written } in made {
+    let arrays = mdadm_arrays();
+    assert_eq!(arrays.len(), 14);
+    for MdadmArray { name, superblock, member_size, bitmap_start, new, bitmap, written } in arrays {
         let room = superblock.bitmap_room(member_size).unwrap().unwrap();
         assert_eq!(room.start, bitmap_start, "{name}");
         let bytes = new.encode(&superblock).unwrap();
@@ -86,7 +86,9 @@ fn a_new_bitmap_is_that_of_mdadm() {
 /// An array created without a bitmap later gets the same bitmap at the same place.
 #[test]
 fn a_bitmap_that_comes_later_is_that_of_mdadm() {
-    for Made { name, mut superblock, member_size, bitmap_start, new, bitmap, .. } in made() {
+    for MdadmArray { name, mut superblock, member_size, bitmap_start, new, bitmap, .. } in
+        mdadm_arrays()
+    {
         superblock.set_bitmap(None);
         assert_eq!(superblock.bitmap_room(member_size), Ok(None), "{name}");
         let room = NewBitmap::room_beside(&superblock);
@@ -103,8 +105,8 @@ fn a_bitmap_that_comes_later_is_that_of_mdadm() {
 /// A chunk is refused when its bitmap has no room, and every chunk when the header has none.
 #[test]
 fn a_bitmap_without_room_is_refused() {
-    let made = made();
-    let small = made.iter().find(|made| made.name == "raid1-2-16m-1.2").unwrap();
+    let arrays = mdadm_arrays();
+    let small = arrays.iter().find(|array| array.name == "raid1-2-16m-1.2").unwrap();
     for (room, chunk, expected) in [
         (0, None, "0 sectors"),
         (8, Some(2048), "a chunk of 2048 bytes"),
