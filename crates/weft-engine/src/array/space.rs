@@ -89,7 +89,7 @@ impl Array {
     }
 
     /// Whether no member is recorded as having no space for strips or for its superblock.
-    pub(crate) fn nobody_is_full(&self) -> bool {
+    pub(crate) fn has_no_full_member(&self) -> bool {
         self.members.iter().all(|member| member.is_full_since().is_none())
     }
 

@@ -510,7 +510,7 @@ pub enum SyncAction {
 
 /// Client id that no driver uses. It stands for the write-back cache as the sender of writes, and
 /// for the clients that share [`Account::OTHERS`].
-pub(crate) const NOBODY: ClientId = ClientId(u32::MAX);
+pub(crate) const NO_CLIENT: ClientId = ClientId(u32::MAX);
 
 #[cfg(test)]
 mod tests {

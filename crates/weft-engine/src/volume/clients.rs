@@ -9,7 +9,7 @@
 use weft_units::{Bytes, ClientId, Group, Sectors, Span, Time};
 
 use crate::array::Array;
-use crate::contract::input::{Account, Class, ClientRequest, NOBODY, Purpose, RequestOp};
+use crate::contract::input::{Account, Class, ClientRequest, NO_CLIENT, Purpose, RequestOp};
 use crate::contract::snapshot::{AccountSnapshot, Party, PurposeSectors};
 
 /// Clients of a volume by account. For each account, also the number of sectors that members had
@@ -64,7 +64,7 @@ impl Tally {
     /// counted when clients sent the data.
     #[inline(always)]
     fn count(&mut self, request: &mut ClientRequest, place: usize) {
-        let is_of_client = u64::from(request.client != NOBODY);
+        let is_of_client = u64::from(request.client != NO_CLIENT);
         let (attr, reads) = (&mut request.attr, request.op == RequestOp::Read);
         let side = usize::from(!reads);
         self.requests[side] += is_of_client;
@@ -80,7 +80,7 @@ impl Tally {
 
 impl Clients {
     pub(crate) fn new() -> Self {
-        let tallies = Box::new([Tally::new(NOBODY); ACCOUNTS_MAX]);
+        let tallies = Box::new([Tally::new(NO_CLIENT); ACCOUNTS_MAX]);
         let (before, begun) = (Vec::new(), Vec::new());
         Self { tallies, used: 1, places: [0; ACCOUNTS_MAX], due: Time(0), before, begun }
     }
@@ -192,7 +192,7 @@ impl Clients {
         for (number, total) in (0..).zip(self.totals(array)) {
             let account = Account(number);
             let tally = number.checked_sub(Account::OTHERS.0).map(|it| self.tallies[it as usize]);
-            let tally = tally.unwrap_or(Tally::new(NOBODY));
+            let tally = tally.unwrap_or(Tally::new(NO_CLIENT));
             let before = self.before.get(usize::from(number)).copied().unwrap_or(0);
             let [reads, writes] = tally.requests;
             let is_there = number > Account::OTHERS.0 && !tally.gone;

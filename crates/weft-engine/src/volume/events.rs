@@ -166,7 +166,10 @@ impl Volume {
     ) {
         if result == Err(Fault::NoSpace) || self.array.update_waits_for_space() {
             self.no_superblock_space(position, out);
-        } else if self.full_since.is_some() && self.array.nobody_is_full() && !self.has_deferred() {
+        } else if self.full_since.is_some()
+            && self.array.has_no_full_member()
+            && !self.has_deferred()
+        {
             self.full_since = None;
         }
     }

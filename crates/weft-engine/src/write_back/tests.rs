@@ -12,7 +12,7 @@ use weft_units::{
 };
 
 use crate::contract::frame::{Run, Segment, frames_needed};
-use crate::contract::input::{NOBODY, Purpose};
+use crate::contract::input::{NO_CLIENT, Purpose};
 use crate::knobs::{Knob, Knobs, PoolKnobs};
 use crate::page_cache::{Amount, BdiRatios, Kernel, WriterId};
 use crate::{
@@ -207,7 +207,7 @@ impl Rig {
             match output {
                 Output::Submit { token, member, op, attr } => {
                     let writes = matches!(op, MemberOp::Write { .. });
-                    let of_cache = writes && attr.origin == Origin::Client(NOBODY, Group::ROOT);
+                    let of_cache = writes && attr.origin == Origin::Client(NO_CLIENT, Group::ROOT);
                     assert_eq!(attr.background, of_cache, "only write-back is background work");
                     let payload = self.payload(&op);
                     let work = Work::Member(member.index(), op, payload);

@@ -10,7 +10,7 @@ use super::{Issue, OpId, RETRY, StopStage, WriteBack, part_of};
 use crate::array::outbox::Outbox;
 use crate::contract::error::ReplyError;
 use crate::contract::frame::Segment;
-use crate::contract::input::{Attr, ClientRequest, Flags, NOBODY, Origin, RequestOp};
+use crate::contract::input::{Attr, ClientRequest, Flags, NO_CLIENT, Origin, RequestOp};
 use crate::contract::output::Notice;
 use crate::contract::token::Tag;
 use crate::mutant::{self, Mutant};
@@ -151,12 +151,12 @@ impl WriteBack {
         write.pending = parts.len();
         for pages in parts {
             let attr = Attr {
-                origin: Origin::Client(NOBODY, Group::ROOT),
+                origin: Origin::Client(NO_CLIENT, Group::ROOT),
                 background: true,
                 ..Attr::default()
             };
             let request = ClientRequest {
-                client: NOBODY,
+                client: NO_CLIENT,
                 tag: Tag(0),
                 volume,
                 op: RequestOp::Write,

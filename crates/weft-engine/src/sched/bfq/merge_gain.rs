@@ -28,8 +28,8 @@ pub(super) struct MergeGain {
 impl MergeGain {
     /// Creates an empty table. `pays` is the answer until 256 requests have been counted.
     pub(super) fn new(pays: bool) -> Self {
-        let nobody = (Sectors(u64::MAX), QueueId(u32::MAX));
-        Self { recent: [nobody; RECENT], requests: 0, across: 0, pays }
+        let empty = (Sectors(u64::MAX), QueueId(u32::MAX));
+        Self { recent: [empty; RECENT], requests: 0, across: 0, pays }
     }
 
     /// Whether merging queues pays off.

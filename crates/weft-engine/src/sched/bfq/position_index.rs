@@ -159,7 +159,8 @@ mod tests {
     use super::*;
 
     const PEERS: Peers = Peers(1);
-    const NOBODY: QueueId = QueueId(99);
+    /// Queue that is not in the index.
+    const ABSENT: QueueId = QueueId(99);
 
     fn index(places: &[u64]) -> PositionIndex {
         let mut index = PositionIndex::default();
@@ -170,7 +171,7 @@ mod tests {
     }
 
     fn nearest(places: &[u64], at: u64) -> Option<u32> {
-        index(places).nearest(NOBODY, PEERS, Sectors(at)).map(|queue| queue.0)
+        index(places).nearest(ABSENT, PEERS, Sectors(at)).map(|queue| queue.0)
     }
 
     #[test]
@@ -189,11 +190,11 @@ mod tests {
     fn other_peers_and_the_queue_itself_are_not_near() {
         let mut index = index(&[500]);
         assert_eq!(index.nearest(QueueId(0), PEERS, Sectors(500)), None);
-        assert_eq!(index.nearest(NOBODY, Peers(2), Sectors(500)), None);
+        assert_eq!(index.nearest(ABSENT, Peers(2), Sectors(500)), None);
         index.put(QueueId(1), Peers(2), Sectors(600));
-        assert_eq!(index.nearest(NOBODY, Peers(2), Sectors(500)), Some(QueueId(1)));
+        assert_eq!(index.nearest(ABSENT, Peers(2), Sectors(500)), Some(QueueId(1)));
         index.clear();
-        assert_eq!((index.len(), index.nearest(NOBODY, PEERS, Sectors(500))), (0, None));
+        assert_eq!((index.len(), index.nearest(ABSENT, PEERS, Sectors(500))), (0, None));
     }
 
     /// Compares the index with a search of all queues.
@@ -239,6 +240,6 @@ mod tests {
         assert_eq!(is_at(&index), [false, true, false]);
         index.remove(QueueId(0));
         assert_eq!(is_at(&index), [false; 3]);
-        assert!(!index.is_at(NOBODY, Sectors(0)));
+        assert!(!index.is_at(ABSENT, Sectors(0)));
     }
 }
