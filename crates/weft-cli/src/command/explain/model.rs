@@ -73,7 +73,7 @@ impl Array {
                     let label = member.info.label.clone();
                     Held::of(label, &member.superblock, Sectors(u64::MAX))
                 }
-                SlotState::Missing => Held::nobody(),
+                SlotState::Missing => Held::missing(),
                 SlotState::Rebuilding { member, recovery_offset } => {
                     let label = member.info.label.clone();
                     Held::of(label, &member.superblock, *recovery_offset)
@@ -104,7 +104,7 @@ impl Array {
         if volume.reshape.is_some() {
             return Err(Failure::refused(format!("{name}: {RESHAPED}")));
         }
-        let mut slots: Vec<Held> = (0..volume.slots).map(|_| Held::nobody()).collect();
+        let mut slots: Vec<Held> = (0..volume.slots).map(|_| Held::missing()).collect();
         for member in &volume.members {
             let held = member.slot.and_then(|slot| slots.get_mut(usize::from(slot)));
             let (Some(held), "in_sync" | "rebuilding") = (held, member.state.as_str()) else {
@@ -202,7 +202,7 @@ impl Array {
 }
 
 impl Held {
-    fn nobody() -> Self {
+    fn missing() -> Self {
         Self {
             label: None,
             data_offset: None,
