@@ -159,7 +159,7 @@ impl<R, H: Deref<Target = [u8]>> Open<R, H> {
                 }
                 rest -= sub_request.len;
                 if sub_request.at == At::Ours {
-                    sub_request.at = At::Nobody;
+                    sub_request.at = At::Unheld;
                     runs.push(sub_request.run);
                 }
             }

@@ -100,9 +100,9 @@ pub(super) struct SubRequest {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum At {
     Engine,
-    /// Nothing holds frames: the sub-request is over, or has none.
-    Nobody,
     Ours,
+    /// Nothing holds frames: the sub-request is over, or has none.
+    Unheld,
 }
 
 impl<R, H> Requests<R, H> {
@@ -257,7 +257,7 @@ impl<R, H> Requests<R, H> {
             if sub_request.at == At::Ours {
                 self.held -= sub_request.run.count;
                 driver.give_back_frames(sub_request.run);
-                sub_request.at = At::Nobody;
+                sub_request.at = At::Unheld;
             }
         }
         if open.is_last_sub_request() {
@@ -338,12 +338,12 @@ impl<R, H> Requests<R, H> {
         assert!(sub_request.at == At::Engine, "answered twice");
         if result == Err(ReplyError::Stalled) && !self.poisoned {
             // The old frames may still be filled; the engine releases them by itself.
-            *sub_request = SubRequest { run: Run::EMPTY, at: At::Nobody, ..*sub_request };
+            *sub_request = SubRequest { run: Run::EMPTY, at: At::Unheld, ..*sub_request };
             open.outstanding -= 1;
             self.next_sub_requests(driver, slot);
             return;
         }
-        sub_request.at = if is_read && result.is_ok() { At::Ours } else { At::Nobody };
+        sub_request.at = if is_read && result.is_ok() { At::Ours } else { At::Unheld };
         open.outstanding = open.outstanding.saturating_sub(1);
         if let Err(error) = result {
             open.error.get_or_insert(error);
@@ -372,7 +372,7 @@ impl<R, H> Requests<R, H> {
                         let slot = u32::try_from(slot).expect("at most REQUESTS_MAX");
                         reads.push((tag_of(slot, index), sub_request.run));
                     }
-                    At::Engine | At::Nobody => {}
+                    At::Engine | At::Unheld => {}
                 }
             }
         }
@@ -649,7 +649,7 @@ impl<R, H> Requests<R, H> {
                 // A sub-request at `Ours` was read already and must not be submitted again with the
                 // others.
                 hidden.push(index);
-                open.sub_requests[index].at = At::Nobody;
+                open.sub_requests[index].at = At::Unheld;
             } else if sub_request.is_stalled() {
                 let need = frames_needed(sub_request.start, sub_request.len);
                 let Some(run) = driver.take_frames(self.client, need) else {
@@ -684,7 +684,7 @@ impl<R, H> Requests<R, H> {
                 if sub_request.at == At::Ours {
                     self.held -= sub_request.run.count;
                     driver.give_back_frames(sub_request.run);
-                    sub_request.at = At::Nobody;
+                    sub_request.at = At::Unheld;
                 }
             }
         }
@@ -705,7 +705,7 @@ impl SubRequest {
     /// Whether the sub-request of a read failed because the member stalled, so that it has to be
     /// repeated.
     pub(super) fn is_stalled(&self) -> bool {
-        self.at == At::Nobody && self.run.count == 0
+        self.at == At::Unheld && self.run.count == 0
     }
 }
 
