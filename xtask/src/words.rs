@@ -106,7 +106,7 @@ const REFUSED: &[Refused] = &[
     Refused { words: "duty", say: "nr_to_write", below: PAGE_CACHE, but: &[] },
     Refused { words: "nap", say: "pause", below: PAGE_CACHE, but: &[] },
     Refused { words: "piece", say: "sub-request", below: STRIPES, but: &[] },
-    Refused { words: "piece", say: "sub-request", below: &["crates/weft-export/src/"], but: &[] },
+    Refused { words: "piece", say: "request part", below: &["crates/weft-export/src/"], but: &[] },
     Refused { words: "dealt", say: "sub-request", below: STRIPES, but: &[] },
     Refused { words: "bypass", say: "chunk-aligned read", below: VOLUME, but: &["preread bypass"] },
 ];

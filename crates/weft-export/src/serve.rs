@@ -602,7 +602,7 @@ const WORKERS_MAX: usize = 4;
 /// Smallest preferred block size: a page of the cache.
 const PREFERRED_BYTES: u32 = 4096;
 /// Largest payload of a request: what clients assume when a server announces no limit. Longer
-/// requests are cut into sub-requests in any case.
+/// requests are cut into parts in any case.
 const PAYLOAD_BYTES_MAX: u32 = 32 << 20;
 
 #[cfg(test)]

@@ -456,7 +456,7 @@ impl Core for Stalling {
 
 #[test]
 fn a_read_that_stalled_is_asked_again_with_other_frames() {
-    // The last size has room for one sub-request and a half, so the repetition has to wait.
+    // The last size has room for one request part and a half, so the repetition has to wait.
     for frames in [16_384, 4096, 400] {
         let make = |member: &OpenMember| -> Box<dyn Core> {
             let inner = engine_of(member);

@@ -54,7 +54,7 @@ fn writes_that_are_announced_and_not_sent_hold_up_nobody() {
         }
         let mut good: Vec<_> = (0..3).map(|_| server.client()).collect();
         good.iter_mut().zip(1..).for_each(|(client, seed)| serve_well(client, seed));
-        // The frames of one sub-request for each client that has not sent that much.
+        // The frames of one request part for each client that has not sent that much.
         let held = server.status().frames_held;
         assert!(sent > 1 << 20 || held == 2 * 256, "{held} frames with {sent} bytes sent");
         for half in &mut halves {

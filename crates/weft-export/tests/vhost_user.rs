@@ -232,7 +232,7 @@ fn requests_do_what_they_say() {
     let (_, config) = config.unwrap();
     assert_eq!(u64::from_le_bytes(*config.first_chunk().unwrap()), SIZE / 512);
     machine.begin();
-    // A MiB lies in frames of several sub-requests.
+    // A MiB lies in frames of several request parts.
     let bytes = pattern(1, 1 << 20);
     assert_eq!(machine.write(5, &bytes), 0);
     assert_eq!(machine.ask(FLUSH, 0, 0), (0, 1));

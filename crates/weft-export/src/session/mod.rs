@@ -1,4 +1,4 @@
-//! Session: the requests of one client, their frames and sub-requests, and the replies.
+//! Session: the requests of one client, their frames and request parts, and the replies.
 //!
 //! A session carries out the requests of any protocol; the encoding of a protocol is its [`Codec`].
 //! A test of xtask checks that no file here names a protocol's crate.
@@ -13,15 +13,15 @@
 //!
 //! With TLS each path has one more copy, made by the cipher (`transport.rs`).
 //!
-//! # Sub-requests
+//! # Request parts
 //!
-//! A request is cut at multiples of a MiB. Normally it is *whole*: the engine gets nothing before
-//! the payload is complete, and a read is answered when all of its data is there, so that an error
-//! can still be reported. A read takes its frames at once, a write one sub-request at a time as its
-//! payload arrives, so that an announced payload costs only one sub-request. A request that exceeds
-//! its client's share is *streamed*: one sub-request at a time, in order, with one answer. If a
-//! streamed read fails after its first sub-request, the only way to report it is to disconnect the
-//! client. A whole write that finds no more frames half-way is streamed from there.
+//! A request is cut into parts at multiples of a MiB. Normally it is *whole*: the engine gets
+//! nothing before the payload is complete, and a read is answered when all of its data is there, so
+//! that an error can still be reported. A read takes its frames at once, a write one part at a time
+//! as its payload arrives, so that an announced payload costs only one part. A request that exceeds
+//! its client's share is *streamed*: one part at a time, in order, with one answer. If a streamed
+//! read fails after its first part, the only way to report it is to disconnect the client. A whole
+//! write that finds no more frames half-way is streamed from there.
 //!
 //! # Bounds
 //!
@@ -89,7 +89,7 @@ pub(crate) struct Connection<C: Codec> {
     /// Request that was parsed and cannot begin yet, because it waits for credit or frames.
     pending: Option<C::Request>,
     /// Number of bytes of the first reply that were sent; for a streamed read, of its present
-    /// sub-request.
+    /// request part.
     sent: usize,
     /// Set when received bytes were left for the next pass although the client could go on.
     yielded: bool,

@@ -16,7 +16,7 @@ use weft_units::FRAME_BYTES;
 
 use super::Connection;
 use super::codec::Codec;
-use super::requests::{At, Open, Requests, SubRequest};
+use super::requests::{At, Open, RequestPart, Requests};
 
 impl<C: Codec> Connection<C> {
     /// Calls `sendmsg` once. Returns the number of bytes in the call and the number of bytes sent,
@@ -116,16 +116,16 @@ fn line_up<'a, C: Codec>(
     }
     for (index, slot) in requests.replies.iter().enumerate() {
         let open = requests.at(*slot);
-        if !open.is_sendable() || line.is_full(open.sub_requests.len()) {
+        if !open.is_sendable() || line.is_full(open.parts.len()) {
             break;
         }
         if let Some(header) = open.header.as_deref() {
             line.push(header);
         }
         if open.op == RequestOp::Read && open.error.is_none() {
-            open.sub_requests.iter().for_each(|sub_request| line.push_sub_request(sub_request));
+            open.parts.iter().for_each(|part| line.push_part(part));
         }
-        if line.is_cut || !open.is_last_sub_request() {
+        if line.is_cut || !open.is_last_part() {
             break;
         }
         if index == 0 && mid_reply && !output.is_empty() {
@@ -138,7 +138,7 @@ fn line_up<'a, C: Codec>(
 }
 
 impl<R, H> Requests<R, H> {
-    /// Whether the first reply is a streamed read and at least one sub-request of it was sent.
+    /// Whether the first reply is a streamed read and at least one request part of it was sent.
     fn front_streams(&self) -> bool {
         let first = self.replies.front();
         first.is_some_and(|slot| self.at(*slot).streamed_bytes > 0)
@@ -147,20 +147,20 @@ impl<R, H> Requests<R, H> {
 
 impl<R, H: Deref<Target = [u8]>> Open<R, H> {
     /// Takes the frames of a read that are not needed any more once `sent` bytes of its reply have
-    /// been sent: those of sub-requests that have been sent completely.
+    /// been sent: those of request parts that have been sent completely.
     fn take_back_sent(&mut self, sent: usize) -> SmallVec<[Run; 4]> {
         let mut runs = SmallVec::new();
         if self.op == RequestOp::Read && self.error.is_none() {
             let header = self.header_len();
             let mut rest = sent.saturating_sub(header) as u64;
-            for sub_request in &mut self.sub_requests {
-                if sub_request.len > rest {
+            for part in &mut self.parts {
+                if part.len > rest {
                     break;
                 }
-                rest -= sub_request.len;
-                if sub_request.at == At::Ours {
-                    sub_request.at = At::Unheld;
-                    runs.push(sub_request.run);
+                rest -= part.len;
+                if part.at == At::Ours {
+                    part.at = At::Unheld;
+                    runs.push(part.run);
                 }
             }
         }
@@ -170,11 +170,7 @@ impl<R, H: Deref<Target = [u8]>> Open<R, H> {
     fn bytes_to_send(&self) -> usize {
         let header = self.header_len();
         let is_data = self.op == RequestOp::Read && self.error.is_none();
-        let data: u64 = self
-            .sub_requests
-            .iter()
-            .map(|sub_request| if is_data { sub_request.len } else { 0 })
-            .sum();
+        let data: u64 = self.parts.iter().map(|part| if is_data { part.len } else { 0 }).sum();
         header + usize::try_from(data).expect("at most 32 MiB")
     }
 
@@ -212,24 +208,23 @@ impl<'a> Line<'a> {
         }
     }
 
-    fn push_sub_request(&mut self, sub_request: &SubRequest) {
-        let len = usize::try_from(sub_request.len).expect("at most SUB_REQUEST_BYTES");
+    fn push_part(&mut self, part: &RequestPart) {
+        let len = usize::try_from(part.len).expect("at most PART_BYTES");
         let cut = self.skip.min(len);
         self.skip -= cut;
         let taken = (len - cut).min(SEND_BYTES_MAX.saturating_sub(self.wanted));
         self.is_cut |= taken < len - cut;
         if taken > 0 {
             self.wanted += taken;
-            let offset = sub_request.start % FRAME_BYTES + cut as u64;
-            self.segments.push(sub_request.run.part(offset, taken as u64));
+            let offset = part.start % FRAME_BYTES + cut as u64;
+            self.segments.push(part.run.part(offset, taken as u64));
             self.items.push(Item::Frames);
         }
     }
 
-    /// Whether a reply with this many sub-requests has to wait for the next `sendmsg`.
-    fn is_full(&self, sub_requests: usize) -> bool {
-        let full =
-            self.items.len() + sub_requests + 2 > SLICES_MAX || self.wanted >= SEND_BYTES_MAX;
+    /// Whether a reply with this many request parts has to wait for the next `sendmsg`.
+    fn is_full(&self, parts: usize) -> bool {
+        let full = self.items.len() + parts + 2 > SLICES_MAX || self.wanted >= SEND_BYTES_MAX;
         full && self.wanted > 0
     }
 }

@@ -1,8 +1,8 @@
-//! Requests of a client between arrival and reply: frames, sub-requests, retries and the result.
+//! Requests of a client between arrival and reply: frames, request parts, retries and the result.
 //!
-//! A request gets frames, goes to the engine in sub-requests, repeats those that stalled at a
-//! member, and becomes a reply when none of its sub-requests is outstanding. The client's
-//! connection receives requests and their data and sends replies; this file does no I/O.
+//! A request gets frames, goes to the engine in parts of up to 1 MiB, repeats those that stalled at
+//! a member, and becomes a reply when none of its parts is outstanding. The client's connection
+//! receives requests and their data and sends replies; this file does no I/O.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -43,7 +43,7 @@ pub(crate) struct Requests<R, H> {
     /// yet ([`Self::take_ended`]).
     ended: Vec<u32>,
     /// Indexes in `slots` of requests that wait for frames: for a repetition after a member
-    /// stalled, or for the next sub-request of a streamed request.
+    /// stalled, or for the next part of a streamed request.
     starved: VecDeque<u32>,
     /// Set when a request failed after a part of its data was sent, so that no reply can report the
     /// error.
@@ -67,14 +67,14 @@ pub(super) struct Open<R, H> {
     pub(super) discard: bool,
     pub(super) start: u64,
     pub(super) len: u64,
-    /// Sub-requests: of a streamed request only the present one, of any other request all that have
-    /// got frames so far.
-    pub(super) sub_requests: SmallVec<[SubRequest; 1]>,
+    /// Parts of the request: if it is streamed only the present one, otherwise all that have got
+    /// frames so far.
+    pub(super) parts: SmallVec<[RequestPart; 1]>,
     /// Number of payload bytes received.
     pub(super) received: u64,
     /// Number of bytes submitted to the engine.
     pub(super) submitted: u64,
-    /// Number of sub-requests that the engine has.
+    /// Number of request parts that the engine has.
     pub(super) outstanding: u32,
     pub(super) error: Option<ReplyError>,
     pub(super) streamed: bool,
@@ -88,20 +88,21 @@ pub(super) struct Open<R, H> {
     pub(super) header: Option<H>,
 }
 
+/// Part of a request, of up to 1 MiB, that goes to the engine as a request of its own.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct SubRequest {
+pub(super) struct RequestPart {
     pub(super) run: Run,
     pub(super) start: u64,
     pub(super) len: u64,
     pub(super) at: At,
 }
 
-/// Holder of a sub-request's frames.
+/// Holder of a request part's frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum At {
     Engine,
     Ours,
-    /// Nothing holds frames: the sub-request is over, or has none.
+    /// Nothing holds frames: the request part is over, or has none.
     Unheld,
 }
 
@@ -194,7 +195,7 @@ impl<R, H> Requests<R, H> {
         if open.error.is_some() {
             self.end_if_over(driver, slot);
         } else if open.streamed {
-            self.next_sub_requests(driver, slot);
+            self.next_parts(driver, slot);
         } else if op != RequestOp::Write {
             self.submit(driver, slot);
         }
@@ -240,9 +241,9 @@ impl<R, H> Requests<R, H> {
         let is_data = open.op == RequestOp::Read && open.error.is_none();
         let data = is_data.then(|| {
             let mut segments = Segments::new();
-            for sub_request in &open.sub_requests {
-                let offset = sub_request.start % FRAME_BYTES;
-                segments.push(sub_request.run.part(offset, sub_request.len));
+            for part in &open.parts {
+                let offset = part.start % FRAME_BYTES;
+                segments.push(part.run.part(offset, part.len));
             }
             (open.streamed_bytes, segments)
         });
@@ -253,22 +254,22 @@ impl<R, H> Requests<R, H> {
     /// request is over.
     pub(crate) fn part_sent(&mut self, driver: &mut Driver, slot: u32) -> bool {
         let open = self.slots[slot as usize].as_mut().expect("open until answered");
-        for sub_request in &mut open.sub_requests {
-            if sub_request.at == At::Ours {
-                self.held -= sub_request.run.count;
-                driver.give_back_frames(sub_request.run);
-                sub_request.at = At::Unheld;
+        for part in &mut open.parts {
+            if part.at == At::Ours {
+                self.held -= part.run.count;
+                driver.give_back_frames(part.run);
+                part.at = At::Unheld;
             }
         }
-        if open.is_last_sub_request() {
+        if open.is_last_part() {
             self.remove_first();
             return true;
         }
-        open.streamed_bytes += open.sub_requests[0].len;
+        open.streamed_bytes += open.parts[0].len;
         open.sent_in_part = true;
         open.header = None;
-        open.sub_requests.clear();
-        self.next_sub_requests(driver, slot);
+        open.parts.clear();
+        self.next_parts(driver, slot);
         false
     }
 
@@ -294,7 +295,7 @@ impl<R, H> Requests<R, H> {
     pub(crate) fn resume(&mut self, driver: &mut Driver) {
         for _ in 0..self.starved.len() {
             let slot = self.starved.pop_front().expect("counted");
-            self.next_sub_requests(driver, slot);
+            self.next_parts(driver, slot);
         }
     }
 
@@ -325,7 +326,7 @@ impl<R, H> Requests<R, H> {
         }
     }
 
-    /// Handles the engine's answer to a sub-request.
+    /// Handles the engine's answer to a request part.
     fn on_reply(&mut self, driver: &mut Driver, tag: Tag, result: Result<(), ReplyError>) {
         let slot = u32::try_from(tag.0 >> TAG_INDEX_BITS).expect("made from a u32");
         let index = usize::try_from(tag.0 & ((1 << TAG_INDEX_BITS) - 1)).expect("16 bits");
@@ -334,22 +335,22 @@ impl<R, H> Requests<R, H> {
         if is_long(open.op) {
             driver.turns_mut().end(self.client, tag);
         }
-        let sub_request = &mut open.sub_requests[index];
-        assert!(sub_request.at == At::Engine, "answered twice");
+        let part = &mut open.parts[index];
+        assert!(part.at == At::Engine, "answered twice");
         if result == Err(ReplyError::Stalled) && !self.poisoned {
             // The old frames may still be filled; the engine releases them by itself.
-            *sub_request = SubRequest { run: Run::EMPTY, at: At::Unheld, ..*sub_request };
+            *part = RequestPart { run: Run::EMPTY, at: At::Unheld, ..*part };
             open.outstanding -= 1;
-            self.next_sub_requests(driver, slot);
+            self.next_parts(driver, slot);
             return;
         }
-        sub_request.at = if is_read && result.is_ok() { At::Ours } else { At::Unheld };
+        part.at = if is_read && result.is_ok() { At::Ours } else { At::Unheld };
         open.outstanding = open.outstanding.saturating_sub(1);
         if let Err(error) = result {
             open.error.get_or_insert(error);
         }
         if open.outstanding == 0 {
-            self.next_sub_requests(driver, slot);
+            self.next_parts(driver, slot);
         }
     }
 
@@ -363,14 +364,14 @@ impl<R, H> Requests<R, H> {
         let mut reads = Vec::new();
         for (slot, open) in self.slots.iter_mut().enumerate() {
             let Some(open) = open else { continue };
-            for (index, sub_request) in open.sub_requests.iter().enumerate() {
-                match sub_request.at {
-                    At::Ours => driver.give_back_frames(sub_request.run),
+            for (index, part) in open.parts.iter().enumerate() {
+                match part.at {
+                    At::Ours => driver.give_back_frames(part.run),
                     // The frames of a write come back by themselves, whether its reply has been
                     // sent or not.
-                    At::Engine if sub_request.run.count > 0 && open.op == RequestOp::Read => {
+                    At::Engine if part.run.count > 0 && open.op == RequestOp::Read => {
                         let slot = u32::try_from(slot).expect("at most REQUESTS_MAX");
-                        reads.push((tag_of(slot, index), sub_request.run));
+                        reads.push((tag_of(slot, index), part.run));
                     }
                     At::Engine | At::Unheld => {}
                 }
@@ -391,19 +392,19 @@ impl<R, H> Requests<R, H> {
         let Some(slot) = self.receiving else { return segments };
         let open = self.at(slot);
         let mut rest = open.received - open.done_before();
-        for sub_request in &open.sub_requests {
-            let skip = rest.min(sub_request.len);
+        for part in &open.parts {
+            let skip = rest.min(part.len);
             rest -= skip;
-            if sub_request.at == At::Ours && skip < sub_request.len {
-                let offset = sub_request.start % FRAME_BYTES + skip;
-                segments.push(sub_request.run.part(offset, sub_request.len - skip));
+            if part.at == At::Ours && skip < part.len {
+                let offset = part.start % FRAME_BYTES + skip;
+                segments.push(part.run.part(offset, part.len - skip));
             }
         }
         segments
     }
 
-    /// Takes frames for the next sub-requests of a long write before its payload arrives, as far as
-    /// frames are free.
+    /// Takes frames for the next parts of a long write before its payload arrives, as far as frames
+    /// are free.
     pub(crate) fn reserve(&mut self, driver: &mut Driver) {
         let Some(slot) = self.receiving else { return };
         let open = self.slots[slot as usize].as_mut().expect("open while its payload comes");
@@ -411,9 +412,9 @@ impl<R, H> Requests<R, H> {
             return;
         }
         while open.room() < AHEAD_BYTES
-            && let Some(sub_request) = open.take_next(driver, self.client)
+            && let Some(part) = open.take_next(driver, self.client)
         {
-            self.held += sub_request.run.count;
+            self.held += part.run.count;
         }
     }
 
@@ -426,17 +427,15 @@ impl<R, H> Requests<R, H> {
         }
         let mut skip = open.received - open.done_before();
         let mut copied = 0;
-        for sub_request in &open.sub_requests {
-            let offset = skip.min(sub_request.len);
+        for part in &open.parts {
+            let offset = skip.min(part.len);
             skip -= offset;
-            let room =
-                usize::try_from(sub_request.len - offset).expect("at most SUB_REQUEST_BYTES");
+            let room = usize::try_from(part.len - offset).expect("at most PART_BYTES");
             let count = room.min(bytes.len() - copied);
-            if sub_request.at != At::Ours || count == 0 {
+            if part.at != At::Ours || count == 0 {
                 continue;
             }
-            let segment =
-                sub_request.run.part(sub_request.start % FRAME_BYTES + offset, count as u64);
+            let segment = part.run.part(part.start % FRAME_BYTES + offset, count as u64);
             driver.slab_mut().bytes_mut(segment).copy_from_slice(&bytes[copied..copied + count]);
             copied += count;
         }
@@ -465,7 +464,7 @@ impl<R, H> Requests<R, H> {
     }
 
     /// Takes frames for the payload of a request that begins: all of a read's, or those of a
-    /// write's first sub-request. A request that is too large for its client is streamed. Returns
+    /// write's first part. A request that is too large for its client is streamed. Returns
     /// false if the request has to wait for frames or credit that the client itself has in use.
     fn take_frames(&mut self, driver: &mut Driver, open: &mut Open<R, H>) -> bool {
         let has_payload = matches!(open.op, RequestOp::Read | RequestOp::Write);
@@ -477,9 +476,9 @@ impl<R, H> Requests<R, H> {
             && match open.op {
                 RequestOp::Write => open
                     .take_next(driver, self.client)
-                    .inspect(|sub_request| self.held += sub_request.run.count)
+                    .inspect(|part| self.held += part.run.count)
                     .is_some(),
-                _ => self.take_whole(driver, start, len, &mut open.sub_requests),
+                _ => self.take_whole(driver, start, len, &mut open.parts),
             };
         if !is_taken && (self.held > 0 || self.charged > 0) {
             return false;
@@ -500,7 +499,7 @@ impl<R, H> Requests<R, H> {
         driver: &mut Driver,
         start: u64,
         len: u64,
-        sub_requests: &mut SmallVec<[SubRequest; 1]>,
+        parts: &mut SmallVec<[RequestPart; 1]>,
     ) -> bool {
         if !driver.pool().may_take(self.client, frames_needed(start, len)) {
             return false;
@@ -508,29 +507,29 @@ impl<R, H> Requests<R, H> {
         let end = start + len;
         let mut at = start;
         while at < end {
-            let next = ((at / SUB_REQUEST_BYTES + 1) * SUB_REQUEST_BYTES).min(end);
+            let next = ((at / PART_BYTES + 1) * PART_BYTES).min(end);
             let Some(run) = driver.take_frames(self.client, frames_needed(at, next - at)) else {
-                for sub_request in sub_requests.drain(..) {
-                    self.held -= sub_request.run.count;
-                    driver.pool_mut().undo_take(sub_request.run);
+                for part in parts.drain(..) {
+                    self.held -= part.run.count;
+                    driver.pool_mut().undo_take(part.run);
                 }
                 return false;
             };
             self.held += run.count;
-            sub_requests.push(SubRequest { run, start: at, len: next - at, at: At::Ours });
+            parts.push(RequestPart { run, start: at, len: next - at, at: At::Ours });
             at = next;
         }
         true
     }
 
-    /// Submits every sub-request for which the session has the frames to the engine.
+    /// Submits every request part for which the session has the frames to the engine.
     fn submit(&mut self, driver: &mut Driver, slot: u32) {
-        self.submit_sub_requests(driver, slot, false);
+        self.submit_parts(driver, slot, false);
     }
 
-    /// Submits every sub-request for which the session has the frames to the engine. `again` is set
-    /// for a repetition, after a member has stalled.
-    fn submit_sub_requests(&mut self, driver: &mut Driver, slot: u32, again: bool) {
+    /// Submits every request part for which the session has the frames to the engine. `again` is
+    /// set for a repetition, after a member has stalled.
+    fn submit_parts(&mut self, driver: &mut Driver, slot: u32, again: bool) {
         let open = self.slots[slot as usize].as_mut().expect("open until answered");
         let Served { volume, discards, allocation, .. } = self.served.as_ref().expect(CHOSEN);
         let (volume, discards, full_stripe) = (*volume, *discards, allocation.full_stripe_bytes());
@@ -553,39 +552,34 @@ impl<R, H> Requests<R, H> {
                 let stored = open.op == RequestOp::WriteZeroes && !(open.discard && discards);
                 let most = if stored { ZEROES_BYTES_MAX } else { DISCARD_BYTES_MAX };
                 let len = (open.len - open.submitted).min(slice(start, full_stripe, most));
-                open.sub_requests.clear();
-                open.sub_requests.push(SubRequest { run: Run::EMPTY, start, len, at: At::Engine });
+                open.parts.clear();
+                open.parts.push(RequestPart { run: Run::EMPTY, start, len, at: At::Engine });
                 ask(0, ByteRange::new(start, len), Run::EMPTY);
                 open.submitted += len;
                 open.outstanding = 1;
             }
             RequestOp::Read | RequestOp::Write => {
-                for (index, sub_request) in open.sub_requests.iter_mut().enumerate() {
-                    if sub_request.at == At::Ours {
-                        ask(
-                            index,
-                            ByteRange::new(sub_request.start, sub_request.len),
-                            sub_request.run,
-                        );
-                        sub_request.at = At::Engine;
+                for (index, part) in open.parts.iter_mut().enumerate() {
+                    if part.at == At::Ours {
+                        ask(index, ByteRange::new(part.start, part.len), part.run);
+                        part.at = At::Engine;
                         open.outstanding += 1;
-                        open.submitted += sub_request.len;
-                        self.charged += sub_request.len;
+                        open.submitted += part.len;
+                        self.charged += part.len;
                     }
                 }
             }
         }
     }
 
-    /// Continues a request after some of its sub-requests have ended, or when frames are free
-    /// again.
-    pub(super) fn next_sub_requests(&mut self, driver: &mut Driver, slot: u32) {
+    /// Continues a request after some of its parts have ended, or when frames are free again.
+    pub(super) fn next_parts(&mut self, driver: &mut Driver, slot: u32) {
         let Some(Some(open)) = self.slots.get_mut(slot as usize) else { return };
         if open.error.is_some() {
             self.end_if_over(driver, slot);
             return;
         }
-        if open.op == RequestOp::Read && open.sub_requests.iter().any(SubRequest::is_stalled) {
+        if open.op == RequestOp::Read && open.parts.iter().any(RequestPart::is_stalled) {
             self.ask_again(driver, slot);
             return;
         }
@@ -603,16 +597,15 @@ impl<R, H> Requests<R, H> {
         }
         if open.streamed
             && open.op == RequestOp::Read
-            && open.sub_requests.iter().any(|p| p.at == At::Ours)
+            && open.parts.iter().any(|p| p.at == At::Ours)
         {
-            // A sub-request of a streamed read is ready to be sent.
+            // A request part of a streamed read is ready to be sent.
             self.queue_reply(slot);
             return;
         }
         if open.streamed && open.submitted < open.len {
             let start = open.start + open.submitted;
-            let mut len =
-                (open.len - open.submitted).min(SUB_REQUEST_BYTES - start % SUB_REQUEST_BYTES);
+            let mut len = (open.len - open.submitted).min(PART_BYTES - start % PART_BYTES);
             let run = loop {
                 let need = frames_needed(start, len);
                 if let Some(run) = driver.take_frames(self.client, need) {
@@ -624,12 +617,12 @@ impl<R, H> Requests<R, H> {
                     }
                     return;
                 }
-                // Try a shorter sub-request, down to the end of one block.
+                // Try a shorter request part, down to the end of one block.
                 len = (len / 2).max(1).next_multiple_of(FRAME_BYTES).min(len - 1);
             };
             self.held += run.count;
-            open.sub_requests.clear();
-            open.sub_requests.push(SubRequest { run, start, len, at: At::Ours });
+            open.parts.clear();
+            open.parts.push(RequestPart { run, start, len, at: At::Ours });
             if open.op == RequestOp::Read {
                 self.submit(driver, slot);
             }
@@ -638,20 +631,19 @@ impl<R, H> Requests<R, H> {
         self.end_if_over(driver, slot);
     }
 
-    /// Repeats the sub-requests of a read that stalled at a member, with other frames.
+    /// Repeats the parts of a read that stalled at a member, with other frames.
     fn ask_again(&mut self, driver: &mut Driver, slot: u32) {
         self.starved.retain(|other| *other != slot);
         let open = self.slots[slot as usize].as_mut().expect("the caller looked");
         let mut hidden: SmallVec<[usize; 4]> = SmallVec::new();
-        for index in 0..open.sub_requests.len() {
-            let sub_request = open.sub_requests[index];
-            if sub_request.at == At::Ours {
-                // A sub-request at `Ours` was read already and must not be submitted again with the
-                // others.
+        for index in 0..open.parts.len() {
+            let part = open.parts[index];
+            if part.at == At::Ours {
+                // A part at `Ours` was read already and is not submitted again with the others.
                 hidden.push(index);
-                open.sub_requests[index].at = At::Unheld;
-            } else if sub_request.is_stalled() {
-                let need = frames_needed(sub_request.start, sub_request.len);
+                open.parts[index].at = At::Unheld;
+            } else if part.is_stalled() {
+                let need = frames_needed(part.start, part.len);
                 let Some(run) = driver.take_frames(self.client, need) else {
                     if !self.starved.contains(&slot) {
                         self.starved.push_back(slot);
@@ -659,18 +651,18 @@ impl<R, H> Requests<R, H> {
                     continue;
                 };
                 self.held += run.count;
-                open.submitted -= sub_request.len;
-                open.sub_requests[index] = SubRequest { run, at: At::Ours, ..sub_request };
+                open.submitted -= part.len;
+                open.parts[index] = RequestPart { run, at: At::Ours, ..part };
             }
         }
-        self.submit_sub_requests(driver, slot, true);
+        self.submit_parts(driver, slot, true);
         let open = self.slots[slot as usize].as_mut().expect("nothing was answered meanwhile");
         for index in hidden {
-            open.sub_requests[index].at = At::Ours;
+            open.parts[index].at = At::Ours;
         }
     }
 
-    /// Queues the reply to the request in `slot`, unless a sub-request is still outstanding or
+    /// Queues the reply to the request in `slot`, unless a request part is still outstanding or
     /// payload of the request is still being received.
     pub(super) fn end_if_over(&mut self, driver: &mut Driver, slot: u32) {
         let Some(Some(open)) = self.slots.get_mut(slot as usize) else { return };
@@ -680,11 +672,11 @@ impl<R, H> Requests<R, H> {
         }
         if open.error.is_some() {
             self.broken |= open.sent_in_part;
-            for sub_request in &mut open.sub_requests {
-                if sub_request.at == At::Ours {
-                    self.held -= sub_request.run.count;
-                    driver.give_back_frames(sub_request.run);
-                    sub_request.at = At::Unheld;
+            for part in &mut open.parts {
+                if part.at == At::Ours {
+                    self.held -= part.run.count;
+                    driver.give_back_frames(part.run);
+                    part.at = At::Unheld;
                 }
             }
         }
@@ -701,8 +693,8 @@ impl<R, H> Requests<R, H> {
     }
 }
 
-impl SubRequest {
-    /// Whether the sub-request of a read failed because the member stalled, so that it has to be
+impl RequestPart {
+    /// Whether the request part of a read failed because the member stalled, so that it has to be
     /// repeated.
     pub(super) fn is_stalled(&self) -> bool {
         self.at == At::Unheld && self.run.count == 0
@@ -720,7 +712,7 @@ impl<R, H> Open<R, H> {
             discard,
             start,
             len,
-            sub_requests: SmallVec::new(),
+            parts: SmallVec::new(),
             received: 0,
             submitted: 0,
             outstanding: 0,
@@ -733,50 +725,42 @@ impl<R, H> Open<R, H> {
         }
     }
 
-    /// Number of bytes of the request before its present sub-requests.
+    /// Number of bytes of the request before its present parts.
     pub(super) fn done_before(&self) -> u64 {
-        self.sub_requests
-            .first()
-            .map_or(self.received, |sub_request| sub_request.start - self.start)
+        self.parts.first().map_or(self.received, |part| part.start - self.start)
     }
 
     /// Number of payload bytes of a write that have frames and have not arrived.
     pub(super) fn room(&self) -> u64 {
-        let ours = self.sub_requests.last().filter(|sub_request| sub_request.at == At::Ours);
-        ours.map_or(0, |sub_request| {
-            sub_request.start + sub_request.len - (self.start + self.received)
-        })
+        let ours = self.parts.last().filter(|part| part.at == At::Ours);
+        ours.map_or(0, |part| part.start + part.len - (self.start + self.received))
     }
 
-    /// Takes frames for the next sub-request of a write that is not streamed. `None` if no frames
-    /// are free, or if the last sub-request has its frames.
+    /// Takes frames for the next request part of a write that is not streamed. `None` if no frames
+    /// are free, or if the last part has its frames.
     pub(super) fn take_next(
         &mut self,
         driver: &mut Driver,
         client: ClientId,
-    ) -> Option<SubRequest> {
-        let start = self
-            .sub_requests
-            .last()
-            .map_or(self.start, |sub_request| sub_request.start + sub_request.len);
-        let end = ((start / SUB_REQUEST_BYTES + 1) * SUB_REQUEST_BYTES).min(self.start + self.len);
+    ) -> Option<RequestPart> {
+        let start = self.parts.last().map_or(self.start, |part| part.start + part.len);
+        let end = ((start / PART_BYTES + 1) * PART_BYTES).min(self.start + self.len);
         if start == end {
             return None;
         }
         let run = driver.take_frames(client, frames_needed(start, end - start))?;
-        let sub_request = SubRequest { run, start, len: end - start, at: At::Ours };
-        self.sub_requests.push(sub_request);
-        Some(sub_request)
+        let part = RequestPart { run, start, len: end - start, at: At::Ours };
+        self.parts.push(part);
+        Some(part)
     }
 
     pub(super) fn is_sendable(&self) -> bool {
-        let ready = !self.streamed
-            || self.sub_requests.iter().any(|sub_request| sub_request.at == At::Ours);
+        let ready = !self.streamed || self.parts.iter().any(|part| part.at == At::Ours);
         self.queued && (self.error.is_some() || self.op != RequestOp::Read || ready)
     }
 
     /// Whether the data that is ready is the last of the reply.
-    pub(super) fn is_last_sub_request(&self) -> bool {
+    pub(super) fn is_last_part(&self) -> bool {
         let is_stream = self.streamed && self.op == RequestOp::Read && self.error.is_none();
         !is_stream || self.submitted == self.len
     }
@@ -790,8 +774,8 @@ pub(crate) fn end_turn_of_gone(driver: &mut Driver, client: ClientId, tag: Tag) 
     }
 }
 
-fn tag_of(slot: u32, sub_request: usize) -> Tag {
-    Tag(u64::from(slot) << TAG_INDEX_BITS | sub_request as u64)
+fn tag_of(slot: u32, part: usize) -> Tag {
+    Tag(u64::from(slot) << TAG_INDEX_BITS | part as u64)
 }
 /// Whether requests of this kind may be long without bringing payload, so that frames do not limit
 /// them.
@@ -809,8 +793,9 @@ fn slice(start: u64, full_stripe: u64, most: u64) -> u64 {
     let end = start.saturating_add(most) / full_stripe * full_stripe;
     end.max(last) - start
 }
-/// Length of a sub-request: a MiB is several full stripes, and takes a few tenths of a millisecond.
-const SUB_REQUEST_BYTES: u64 = 1 << 20;
+/// Length of a request part: a MiB is several full stripes, and takes a few tenths of a
+/// millisecond.
+const PART_BYTES: u64 = 1 << 20;
 /// Longest trim or write of zeroes, in bytes, that does not wait for a turn (see `weft_runtime`'s
 /// `Turns`): it costs no more than a write.
 const TURNLESS_BYTES_MAX: u64 = 64 << 10;
@@ -825,8 +810,8 @@ const LONG_MAX: usize = 64;
 /// Least number of payload bytes of a write that get frames before they arrive, if enough frames
 /// are free: as many as one receive takes.
 const AHEAD_BYTES: u64 = 256 << 10;
-/// Bits of a tag that hold the index of a sub-request within its request. A sub-request has at most
-/// 1 MiB, and 2^16 of them, 64 GiB, are more than the longest request of any protocol.
+/// Bits of a tag that hold the index of a part within its request. A part has at most 1 MiB, and
+/// 2^16 of them, 64 GiB, are more than the longest request of any protocol.
 const TAG_INDEX_BITS: u32 = 16;
 
 #[cfg(test)]
