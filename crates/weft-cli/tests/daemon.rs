@@ -258,7 +258,7 @@ fn members_that_come_later_are_waited_for_and_a_reason_is_told_once() {
     assert_eq!(daemon.ready(1).0, ["one"]);
 }
 
-/// A server whose data cannot be written refuses to stop, however often the file is read.
+/// A server that cannot write its data refuses to stop, however often the file is read.
 #[test]
 fn no_reload_gives_up_data() {
     let dir = tempdir().unwrap();

@@ -3,7 +3,7 @@
 //! Each table `[volume.NAME]` is one volume. Its keys are the long options of `weft serve`, which
 //! checks their values, so that the file has no language of its own; `members` are the arguments.
 //! Tables of `FILE.d` beside the file (`weft.d/*.toml`) count as if they stood in it. In the place
-//! of such a file an `mdadm.conf` can be given, whose `ARRAY` lines are volumes.
+//! of such a file an `mdadm.conf` can be given: each of its `ARRAY` lines is a volume.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;

@@ -45,7 +45,7 @@ pub(super) struct Service {
     devices: Option<Vec<PathBuf>>,
     /// Requests to end so far, each with its time at least [`REQUESTS_APART`] after the one before.
     requests: Vec<Instant>,
-    /// Volumes whose servers did not end in good order when the service ended.
+    /// Volumes with a server that did not end in good order when the service ended.
     unclean: Vec<String>,
     began: Instant,
     /// Last state that systemd was told; empty before READY.
@@ -91,7 +91,7 @@ enum State {
     Stopped,
 }
 
-/// Fate of a volume whose server ends in good order.
+/// Fate of a volume after its server has ended in good order.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Then {
     /// The volume stays stopped.
@@ -238,8 +238,8 @@ impl Service {
         }
     }
 
-    /// Looks at volumes that are not served: starts those whose time has come, sooner if there are
-    /// other block devices now, and prints what a start that takes long has said.
+    /// Looks at volumes that are not served: starts those that are due, sooner if there are other
+    /// block devices now, and prints what a start that takes long has said.
     fn look(&mut self) {
         let now = Instant::now();
         for volume in self.volumes.values_mut() {
