@@ -221,6 +221,12 @@ fn a_new_file_starts_stops_and_tunes_and_a_wrong_one_changes_nothing() {
     assert_eq!(knob("scheduler"), "scheduler=none\n", "it is no longer in the file");
     assert_eq!(daemon.server("one"), server);
 
+    // Changes that come faster than a server answers are made in their order.
+    for size in 501..=520 {
+        let set = format!("set = {{ stripe_cache_size = {size}, max_sectors_kb = '1M' }}");
+        daemon.reload(&format!("{ONE}{set}\n{TWO}"));
+    }
+    daemon.until("the last is set", || knob("stripe_cache_size") == "stripe_cache_size=520\n");
     for wrong in
         ["", "[volume.one]\n", "[volume", "[volume.one]\nmembers = 'x'\nset.no = 1\n", "x = 1"]
     {
@@ -228,7 +234,7 @@ fn a_new_file_starts_stops_and_tunes_and_a_wrong_one_changes_nothing() {
         assert!(daemon.is_served("two") && daemon.server("one") == server, "{wrong}");
     }
     daemon.reload(&format!(
-        "{ONE}set.stripe_cache_size = 512\nset.max_sectors_kb = '1M'\nread-only = true\n"
+        "{ONE}set.stripe_cache_size = 520\nset.max_sectors_kb = '1M'\nread-only = true\n"
     ));
     daemon.until("two is gone", || !daemon.is_served("two"));
     assert!(daemon.log().contains("one: has other settings in the file"), "{}", daemon.log());
@@ -475,7 +481,7 @@ fn wrong_files_are_told_by_file_and_key() {
         (&format!("[volume.a]\n{members}\nset = 'x'"), "set: found a string, expected a table"),
         (
             &format!("[volume.a]\n{members}\nwrite-bakc = '1M'"),
-            "similar argument exists: '--write-back'",
+            "write-bakc: is no option of weft serve (write-back?)",
         ),
         (&format!("[volume.a]\n{members}\nforce-dirty = true"), "force-dirty: is for one start"),
         (&format!("[volume.a]\n{members}\n[volume.a]"), "weft.toml:3: duplicate key"),

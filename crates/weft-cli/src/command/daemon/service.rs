@@ -71,9 +71,10 @@ struct Volume {
     printed: Vec<String>,
     /// Whether the server was asked to end, and has not answered.
     is_ending: bool,
-    /// Knobs that the server was last asked to set, until it has answered, and after it has
-    /// refused.
+    /// Knobs that the server was asked to set, until it has answered.
     asked: Option<BTreeMap<String, String>>,
+    /// Knobs that the server has refused.
+    refused: Option<BTreeMap<String, String>>,
     then: Then,
 }
 
@@ -116,6 +117,7 @@ impl Volume {
             printed: Vec::new(),
             is_ending: false,
             asked: None,
+            refused: None,
             then: Then::Stay,
         }
     }
@@ -312,12 +314,16 @@ impl Service {
                 }
             }
             News::Tuned(told, outcome) => {
+                let asked = volume.asked.take();
                 match outcome {
                     Ok(()) => {
-                        volume.started.knobs = volume.asked.take().unwrap_or_default();
+                        volume.started.knobs = asked.unwrap_or_default();
                         self.log.of(name, &format!("set {told}"));
                     }
-                    Err(why) => self.log.of(name, &format!("not set: {told}: {why}")),
+                    Err(why) => {
+                        volume.refused = asked;
+                        self.log.of(name, &format!("not set: {told}: {why}"));
+                    }
                 }
                 tune(volume, &self.messages.0);
             }
@@ -467,7 +473,7 @@ fn begin(volume: &mut Volume, program: &Path, messages: &Sender<Message>, starts
     volume.number = *starts;
     volume.is_off = Arc::default();
     volume.lines.clear();
-    (volume.is_ending, volume.asked) = (false, None);
+    (volume.is_ending, volume.asked, volume.refused) = (false, None, None);
     let start = Start {
         program: program.to_owned(),
         entry: volume.entry.clone(),
@@ -527,8 +533,9 @@ fn adopted(volume: &mut Volume, words: &[OsString], log: &Log) {
 /// Gives a running server the knobs of its entry, one change at a time.
 fn tune(volume: &mut Volume, messages: &Sender<Message>) {
     let Volume { entry, started, .. } = volume;
-    let is_asked = volume.asked.as_ref() == Some(&entry.knobs);
-    if started.knobs == entry.knobs || is_asked || !matches!(volume.state, State::Serving { .. }) {
+    let is_refused = volume.refused.as_ref() == Some(&entry.knobs);
+    let is_served = matches!(volume.state, State::Serving { .. });
+    if started.knobs == entry.knobs || is_refused || volume.asked.is_some() || !is_served {
         return;
     }
     let knobs = changed(&started.knobs, &entry.knobs);
