@@ -8,17 +8,19 @@ mkdir -p /tmp/w /tmp/mnt
 cd /tmp/w || exit 1
 export XDG_RUNTIME_DIR=/tmp/w
 
-# told PATTERN COUNT : waits until standard output has that many lines with the pattern
-told() {
+# lines FILE PATTERN COUNT : waits until the file has that many lines with the pattern
+lines() {
 	local t
 	for ((t = 0; t < 600; t++)); do
-		[ "$(grep -c "$1" ready)" -ge "$2" ] && return 0
+		[ "$(grep -c "$2" "$1")" -ge "$3" ] && return 0
 		kill -0 "$daemon" 2>/dev/null || break
 		sleep 0.1
 	done
 	cat ready log >&2
-	fail "not told: $1"
+	fail "not in $1: $2"
 }
+told() { lines ready "$1" "$2"; }
+logged() { lines log "$1" 1; }
 
 # Partitions that end with their disks: a superblock of version 0.90 is where the whole disk would have one, too.
 for number in 0 1 2; do
@@ -76,10 +78,10 @@ ok "fio has verified what it wrote across the death of the server"
 
 sed -i -e 's/= 300/= 400/' -e '/second/,$d' weft.toml
 kill -HUP "$daemon"
-for ((t = 0; t < 100; t++)); do grep -q '^first: set stripe_cache_size=400' log && break; sleep 0.1; done
+logged '^first: set stripe_cache_size=400'
 equal "a knob is set while the device is mounted" "$("$weft" get first stripe_cache_size)" stripe_cache_size=400
-for ((t = 0; t < 100; t++)); do grep -q 'second: INFO stopped' log && break; sleep 0.1; done
-check "a volume that is gone from the file is stopped" grep -q 'second: INFO stopped' log
+logged '^second: INFO stopped'
+ok "a volume that is gone from the file is stopped"
 
 sums /tmp/mnt lost+found >/tmp/sums
 umount /tmp/mnt || fail umount
