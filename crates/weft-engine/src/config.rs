@@ -23,9 +23,9 @@ pub struct Config {
     /// Bytes of payload that each client may have outstanding; see
     /// [`crate::ClientRequest::payload`].
     pub client_credit: Bytes,
-    /// Number of times that a volume picks stripes to handle in a turn, at most (md:
-    /// `MAX_STRIPE_BATCH`, 8). Each time it picks one stripe or, with `stripe_size=auto`, a run of
-    /// adjacent ones.
+    /// Largest number of times that a volume picks stripes to handle in one turn (md:
+    /// `MAX_STRIPE_BATCH`, 8). Each time, the volume picks one stripe or, with `stripe_size=auto`,
+    /// a run of adjacent ones.
     pub turn_stripes_max: u32,
     /// Wall-clock time at the engine's `Time(0)`, in seconds since 1970; superblocks record update
     /// times by it.
@@ -77,12 +77,12 @@ impl WriteBackConfig {
     }
 }
 
-/// Number of write-back buffers, and so of writes of the largest size that can be in flight at the
-/// same time.
+/// Number of write-back buffers. A write of the largest size fills one buffer, so as many such
+/// writes can be in flight at the same time.
 pub(crate) const BUFFERS: u32 = 8;
 
-/// Largest size of a write by the cache in pages, 2 MiB: eight of them keep a queue full and cover
-/// a full stripe of most arrays.
+/// Largest size of a write by the cache, in pages (2 MiB). Eight such writes keep a queue full and
+/// cover a full stripe of most arrays.
 const BUFFER_PAGES_MAX: u32 = 512;
 
 /// Configuration of one volume.
@@ -92,8 +92,8 @@ pub struct VolumeConfig {
     pub source: VolumeSource,
     /// Initial values of the knobs.
     pub knobs: Knobs,
-    /// Additional limit on the number of stripes in the stripe cache, for tests, which use a cache
-    /// of two.
+    /// Additional limit on the number of stripes in the stripe cache; tests use it for a cache of
+    /// two stripes.
     pub stripes_max: Option<u32>,
 }
 

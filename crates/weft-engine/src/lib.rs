@@ -4,7 +4,7 @@
 //! `contract/frame.rs` says how memory is named. The modules, layer by layer from a request down:
 //!
 //! ```text
-//! lib.rs      inputs of a turn to their volumes, credit
+//! lib.rs      passes the inputs of a turn to their volumes; credit of clients
 //! volume/     the gates that a request passes; which requests wait for each other; commands
 //! raid/       personalities; single/: one member as it is; mirror/, striped/: without parity;
 //!             parity/: stripes/ carries out what plan/ decides, cache/ says which stripe, priority
@@ -13,11 +13,11 @@
 //!             flush/flush_batch.rs (◆ patch 002): which requests share a flush;
 //!             outbox.rs: tokens and outstanding requests
 //! sched/      the queue of each member: merging, scheduler, depth
-//! assemble/   metadata of all members to an array, or a refusal
+//! assemble/   makes an array from the metadata of all members, or refuses
 //! contract/   interface between drivers and the engine
 //! layout/     where array sectors lie
 //! write_back/ the layer above volumes, if it is on: frames of dirty pages, reads, flushes
-//! page_cache/ dirty pages and their write-back (◆ patch 001): decisions alone
+//! page_cache/ decisions about dirty pages and their write-back (◆ patch 001)
 //! ```
 //!
 //! A driver in a few lines, with members that answer at once:
@@ -161,7 +161,7 @@ impl Engine {
     pub fn new(config: Config, now: Time) -> Result<Self, ConfigError> {
         let mut indices = BTreeSet::new();
         let frames_min = |it: &VolumeConfig| it.source.frames_min(&it.knobs);
-        // Volumes without stripes get no part of the frames of the stripe caches.
+        // Volumes that need no frames, such as single members, get no share of `cache_frames`.
         let sharers = config.volumes.iter().filter(|it| frames_min(it) > 0).count().max(1) as u32;
         let mut first = 1;
         let mut volumes = Vec::new();
@@ -231,7 +231,7 @@ impl Engine {
     }
 
     /// First half of a turn: takes the decisions of the turn and appends their outputs. Requests
-    /// for members with a queue that holds requests back follow with
+    /// for a member with a queue that holds them back are output later, by
     /// [`unplug_queues`](Engine::unplug_queues).
     pub fn decide(&mut self, now: Time, outputs: &mut VecDeque<Output>) -> Turn {
         let turn = self.turn(now);
@@ -245,7 +245,7 @@ impl Engine {
         self.out.work = Work { turns: 1, ..Work::default() };
         let mut inbox = std::mem::take(&mut self.inbox);
         self.out.work.inputs = inbox.len() as u32;
-        // In place, because an input is large.
+        // Inputs are handled in place and not moved, because an input is large.
         inbox.iter_mut().for_each(|input| self.take_in(input));
         inbox.clear();
         // Keeps the allocation for the next turn.
@@ -273,8 +273,8 @@ impl Engine {
     }
 
     /// Second half of a turn: adds the member requests of the first half to the queues of their
-    /// members, and appends the requests that the queues dispatch. With `end_plug` the plug ends
-    /// with this turn, so that no more requests follow with which these could be merged.
+    /// members, and appends the requests that the queues dispatch. With `end_plug`, the plug ends
+    /// with this turn: no later request of the plug will be merged with these requests.
     pub fn unplug_queues(&mut self, now: Time, end_plug: bool, outputs: &mut VecDeque<Output>) {
         self.unplug(now, end_plug);
         self.out.take_outputs(outputs);
@@ -294,8 +294,8 @@ impl Engine {
 
     /// Reports that a member has completed the request with this token, before the `Done` is
     /// delivered, so that the member's queue can dispatch the next request. Only for drivers that
-    /// call the halves of a turn separately, because members may complete commands between them. A
-    /// `Done` has the same effect.
+    /// call the halves of a turn separately, because members may complete commands between the
+    /// halves. A `Done` has the same effect.
     pub fn ended(&mut self, token: Token) {
         let Some((outstanding, scheduled)) = self.out.ended(token) else { return };
         let array = &mut self.volumes[outstanding.volume.index()].array;
@@ -326,7 +326,7 @@ impl Engine {
     }
 
     /// Time at which the driver has to call `handle(Wake)` and `run` if no other event comes first;
-    /// `None` if it need not.
+    /// `None` if no such call is needed.
     #[must_use]
     pub fn next_wake(&self) -> Option<Time> {
         self.turn_wake().into_iter().chain(self.queue_wake()).min()
@@ -343,7 +343,7 @@ impl Engine {
 
     /// Part of [`next_wake`](Engine::next_wake): the time at which the queue of a member may
     /// dispatch although the member has completed no command, as when idling for a BFQ queue ends.
-    /// `None` if no queue will.
+    /// `None` if no queue has such a time.
     #[must_use]
     pub fn queue_wake(&self) -> Option<Time> {
         if !self.out.has_queued() {

@@ -88,8 +88,8 @@ pub enum Mutant {
     /// A resync does not return its lease, which keeps the array dirty, so that the array is never
     /// marked clean again.
     LeaseNotGivenBack,
-    /// Stripes that are left at the end of a turn, which handles only so many, are not handled
-    /// until another event comes.
+    /// Stripes that are left over when a turn has handled its maximum are not handled until another
+    /// event comes.
     LostWakeUp,
     /// A former member that left before bits of the bitmap were cleared is brought up to date from
     /// the bitmap, as if no bit had been cleared.
@@ -121,18 +121,18 @@ pub enum Mutant {
     ReshapeNotFlushed,
     /// A reshape writes over sectors from which a restart would copy.
     ReshapeOverSource,
-    /// A reshape lets requests of clients pass to what is copied but not recorded.
+    /// A reshape admits client requests to a range that is copied while the superblocks do not yet
+    /// record its new position.
     ReshapeLetsPass,
-    /// The resync of the part that an array gets by a larger size does not take place.
+    /// The range that a larger size adds to an array is not resynced.
     ResizeNotResynced,
-    /// An array is used with its new size before superblocks record that.
+    /// An array is used with its new size before superblocks record the size.
     ResizeNotRecorded,
     /// The bad blocks of a replacement are forgotten when it takes its slot.
     BadBlocksForgottenAtSwap,
-    /// Writes do not wait until it is recorded that a replacement has taken its slot.
+    /// Writes do not wait until superblocks record that a replacement has taken its slot.
     SwapNotRecorded,
-    /// Writes of a slot go only to the member at it, and not to the one that is filled to replace
-    /// it.
+    /// Writes of a slot go only to its member, and not to the replacement that is being filled.
     ReplacementNotWritten,
     /// A read-modify-write uses the new data in place of the old data.
     RmwNewAsOld,
@@ -143,10 +143,11 @@ pub enum Mutant {
     /// The number of failed members that an array tolerates is one less than its number of copies,
     /// even if members fail that share no data.
     ToleratesByCount,
-    /// A write that arrives while superblocks that record clean are being written starts as if they
-    /// recorded dirty.
+    /// A write that arrives during the superblock update that records clean starts as if the
+    /// superblocks recorded dirty.
     NotDirtyWhileBecomingClean,
-    /// Stripes wait to be filled without a limit, as long as others are read or written.
+    /// Partly written stripes wait for more data without a limit, as long as other stripes are read
+    /// or written.
     WaitWithoutEnd,
     /// A write is accepted although the array is read-only.
     WriteWhileReadOnly,

@@ -1,10 +1,10 @@
 //! Alignment of reads: rounding out to a member's logical blocks.
 //!
 //! Clients may read any byte range, while members transfer whole logical blocks, so a read is
-//! rounded out. That needs no extra memory: the payload is placed in its frames as in the volume's
-//! blocks, so there is room for the rest of the first and last block. A write of part of a block
-//! needs the rest of the block and goes through the stripe cache, which reads and writes whole
-//! blocks anyway.
+//! rounded out. Rounding out needs no extra memory: the payload starts at the same offset in its
+//! first frame as in the volume's block, so the frames have room for the rest of the first and last
+//! block. A write of part of a block needs the rest of the block and goes through the stripe cache,
+//! which reads and writes whole blocks anyway.
 
 use weft_units::ByteRange;
 

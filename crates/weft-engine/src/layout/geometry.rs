@@ -94,7 +94,7 @@ pub enum GeometryError {
         /// Smallest number of members for the level.
         min: u32,
     },
-    /// No usable array of a level without parity can have these values.
+    /// The values make no usable array of a level without parity.
     #[error(
         "layout {layout:#x}, chunk {chunk} and size {size} make no usable {level} of {members} \
          members"
@@ -124,8 +124,8 @@ fn with_parity_listed() -> String {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum DataRule {
-    /// The data chunk with index x is at slot x + `first`, and `skip` slots further if that is not
-    /// below the slot of P.
+    /// The data chunk with index x is at slot x + `first`, or `skip` slots further if x + `first`
+    /// is at or above the slot of P.
     Asymmetric { first: u16, skip: u16 },
     /// The data chunk with index x is at slot (`from` + x) mod `modulus`.
     Symmetric { from: u16, modulus: u16 },

@@ -128,7 +128,7 @@ impl Mirrors {
         let parts = Raid10::from_code(layout)?;
         let far_set = parts.far_set_size(members.into())?;
         let (near, far) = (u64::from(parts.near), u64::from(parts.far));
-        // A near copy that wraps to the next row would meet the offset copies of other chunks.
+        // A near copy that wraps to the next row would lie on the offset copies of other chunks.
         if parts.offset && parts.near > 1 && !u32::from(members).is_multiple_of(parts.near) {
             return None;
         }
@@ -215,8 +215,9 @@ impl Mirrors {
         self.far
     }
 
-    /// Whether the copies of this array's sectors are at the same places in `other`, which differs
-    /// by its size. Far copies lie behind all first ones, and so depend on the size.
+    /// Whether the copies of this array's sectors are at the same places in `other`, a layout that
+    /// differs only in size. Far copies lie after the first copies of the whole array, so their
+    /// places depend on the size.
     pub(crate) fn is_beginning_of(&self, other: &Self) -> bool {
         self.far == 1 || self.stride == other.stride
     }
@@ -228,8 +229,8 @@ impl Mirrors {
         if self.level == Level::Raid1 { RESYNC_UNIT } else { self.chunk.min(RESYNC_UNIT) }
     }
 
-    /// Number of frames for a resync with `units` units in progress, limited to as many units as
-    /// may be in progress.
+    /// Number of frames for a resync with `units` units in progress. `units` is limited to 1 ..= 32
+    /// (`RESYNC_UNITS_MAX`), and to fewer if a unit has many copies.
     #[must_use]
     pub fn resync_frames(&self, units: u32) -> u32 {
         let frames = self.resync_unit().bytes().0.div_ceil(FRAME_BYTES) as u32;
@@ -260,9 +261,9 @@ impl Mirrors {
         CopiesOf { places: self, in_chunk, near, nears: self.near, far: near, fars: 0 }
     }
 
-    /// Rows of the array. Near copies continue on the first member with its next chunk, so that a
-    /// row may have several chunks of each member. Offset copies are in the next chunk. Each
-    /// section of far copies is a separate place in the row.
+    /// Rows of the array. Near copies that pass the last member continue in the next chunk of the
+    /// first member, so a row may have several chunks of each member. An offset copy is in the next
+    /// chunk of its member. Each section of far copies is a separate place in the row.
     pub(super) fn rows(&self) -> Rows {
         let (members, near, far) =
             (u64::from(self.members), u64::from(self.near), u64::from(self.far));
@@ -320,8 +321,8 @@ impl Mirrors {
         Tolerance::OneOfEach(sets.into())
     }
 
-    /// For each chunk, the set of slots that hold its copies. Rows repeat, so only the first chunks
-    /// are visited, among which every set occurs.
+    /// For each chunk, the set of slots that hold its copies. The sets repeat after as many chunks
+    /// as there are members, so only that many chunks are visited.
     fn holders(&self) -> impl Iterator<Item = SlotSet> + '_ {
         let chunks = (self.size.0 / self.chunk.0).min(self.members.into());
         (0..chunks).map(|chunk| {
@@ -340,8 +341,8 @@ fn gcd(a: u64, b: u64) -> u64 {
 
 const RESYNC_UNIT: Sectors = Sectors(128);
 
-/// Largest number of resync units in progress, as md's `RESYNC_DEPTH`. It is lower if a unit has
-/// many copies.
+/// Largest number of resync units in progress, as md's `RESYNC_DEPTH`. The limit is lower if a unit
+/// has many copies.
 pub(crate) const RESYNC_UNITS_MAX: u32 = 32;
 const RESYNC_FRAMES_MAX: u32 = 2048;
 
@@ -544,7 +545,7 @@ mod tests {
         }
         assert!(Mirrors::raid10(0x102, 4, CHUNK, Sectors(7)).is_none(), "no chunk fits");
         assert!(Mirrors::raid10(0x102, 4, Sectors::ZERO, Sectors(96)).is_none(), "no chunk");
-        // Two members of 2^54 sectors hold 2^63 bytes, which no signed number of bytes reaches.
+        // Two members of 2^54 sectors hold 2^63 bytes, one more than an `i64` can count.
         let of_size = |sectors| Mirrors::raid10(0x102, 2, CHUNK, Sectors(sectors)).is_some();
         assert!(of_size((1 << 54) - CHUNK.0) && !of_size(1 << 54) && !of_size(1 << 55));
     }

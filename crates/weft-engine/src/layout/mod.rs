@@ -44,7 +44,7 @@ pub struct Rows {
     pub places: Vec<(Slot, Sectors)>,
 }
 
-/// Evaluates an expression with the layout in the variant that the value has.
+/// Evaluates `$call` with `$of` bound to the layout that the variant of `$layout` holds.
 macro_rules! each {
     ($layout:expr, $of:ident => $call:expr) => {
         match $layout {
@@ -59,7 +59,7 @@ impl Layout {
     /// Creates the layout that a superblock describes with these values.
     ///
     /// Shape    `sizes` are the data sectors of each member, in order of slots; used only by RAID 0
-    ///          and linear, to which each member contributes all of its own
+    ///          and linear, which use all data sectors of each member
     /// Units    `size` is the number of data sectors that the other levels use of each member
     ///
     /// # Errors
@@ -141,7 +141,7 @@ impl Layout {
         each!(self, layout => layout.array_size())
     }
 
-    /// Size of the resync space in sectors: of the area that a resync covers and that the bits of a
+    /// Size in sectors of the resync space: the area that a resync covers and that the bits of a
     /// bitmap stand for. The sectors are data sectors of each member, or for RAID 10 sectors of the
     /// array. 0 for a level without redundancy.
     ///
@@ -248,8 +248,8 @@ mod tests {
     use super::*;
     use crate::layout::striped::Raid0Layout;
 
-    /// Source   md-raid: RAID 10 counts near copies, or all members if the number of near copies
-    ///          does not divide theirs
+    /// Source   md-raid: for RAID 10, md counts the members divided by the near copies, or all
+    ///          members if the number of near copies does not divide the number of members
     #[test]
     fn io_opt_is_a_chunk_of_each_member() {
         let (chunk, size) = (Sectors(128), Sectors(12_800));

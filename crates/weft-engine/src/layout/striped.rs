@@ -62,7 +62,7 @@ pub struct Extent {
     pub len: Sectors,
 }
 
-/// Rule for choosing the member of a chunk in RAID 0. It matters from the second zone on.
+/// Rule for choosing the member of a chunk in RAID 0. The two rules agree in the first zone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Raid0Layout {
     /// The chunk's number in the array decides, as in kernels before 3.14.
@@ -109,8 +109,8 @@ impl Striped {
     /// Creates a linear array, with the members one after the other. `None` if a member is smaller
     /// than `rounding`.
     ///
-    /// Shape    `rounding` is the superblock's chunk size, to a multiple of which sizes are rounded
-    ///          down; 0 for no rounding
+    /// Shape    `rounding` is the superblock's chunk size; sizes are rounded down to a multiple of
+    ///          it, or are not rounded if it is 0
     #[must_use]
     pub fn linear(rounding: Sectors, sizes: &[Sectors]) -> Option<Self> {
         let mut first = Sectors::ZERO;
@@ -292,7 +292,7 @@ mod tests {
     }
 
     /// Three zones, with chunks counted in the array or in the zone. The members of
-    /// `fixtures/md/raid0-uneven` cannot distinguish these two: 64, 128 and 192 chunks make a
+    /// `fixtures/md/raid0-uneven` cannot distinguish the two layouts: 64, 128 and 192 chunks make a
     /// second zone that begins with chunk 192, an even number, and a third zone on a single member.
     #[test]
     fn statement_37_a_third_zone_is_like_the_second() {
@@ -307,7 +307,7 @@ mod tests {
         assert_eq!(alternate[..4], zone_0);
         assert_eq!(alternate[4..7], [(1, 1), (2, 1), (3, 1)]);
         assert_eq!(alternate[7..], [(2, 2), (3, 2), (2, 3), (3, 3)]);
-        // With the sizes of the fixture both are the same.
+        // With the sizes of the fixture, both layouts are the same.
         let [original, alternate] = [Raid0Layout::Original, Raid0Layout::Alternate]
             .map(|layout| places(&Striped::raid0(layout, CHUNK, &sizes(&[64, 128, 192])).unwrap()));
         assert_eq!(original, alternate);

@@ -1,8 +1,8 @@
 //! Tolerance of a layout: which members an array can lose.
 //!
 //! Tolerance depends on which slots are lost, not only on how many: RAID 10 survives two failures
-//! in different mirrors, but not in the same one. With parity, any set of members suffices that has
-//! as many members as a full stripe has data strips.
+//! in different mirrors, but not in the same one. With parity, any set of at least as many members
+//! as a full stripe has data strips suffices.
 //!
 //! Source   md-raid.md §5 and §6.7 (md: `has_failed` of each personality)
 
