@@ -32,7 +32,7 @@ pub(crate) struct ArrayView<'a> {
     before: bool,
 }
 
-/// State of a member on which the choice of the member to read from depends.
+/// State of a member by which the member that serves a read is chosen.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ReadState {
     /// Number of outstanding requests.
@@ -231,7 +231,8 @@ impl<'a> Cx<'a> {
         SideCx(Cx { array: self.array, knobs: self.knobs, out: self.out, side: Some(side) })
     }
 
-    /// Calls `act` with the array as it is seen in both geometries.
+    /// Calls `act` with the array's own membership in place, even in a context for the geometry
+    /// before a reshape.
     fn whole<T>(&mut self, act: impl FnOnce(&mut Array, &mut Outbox) -> T) -> T {
         if self.side != Some(Side::Before) {
             return act(self.array, self.out);
@@ -254,15 +255,16 @@ impl<'a> Cx<'a> {
     }
 
     /// Whether data may be written: the superblocks durably record that writes may be in flight.
-    /// The copies of a reshape do not need that: after a crash, all data past the recorded position
-    /// is copied again.
+    /// Copies of a reshape may be written without that record: after a crash, all data past the
+    /// recorded position is copied again.
     #[inline]
     pub(super) fn may_write(&self) -> bool {
         self.array.is_dirty() || self.side == Some(Side::After)
     }
 
-    /// Distance from the data sectors of the member at `position` as the personality counts them to
-    /// those of the array.
+    /// Number of sectors to add to a data sector of the member at `position`, as the personality
+    /// counts it, to get the array's data sector. Zero unless the context is for one of the two
+    /// geometries of a reshape.
     #[cold]
     fn shift(&self, position: usize) -> Sectors {
         self.side.map_or(Sectors::ZERO, |side| self.array.members[position].shift(side))
@@ -391,7 +393,7 @@ impl<'a> Cx<'a> {
 
     // Reports on members.
 
-    /// Records that `sectors` of the data of `member` were written, so that they are not bad.
+    /// Records that `sectors` of the data of `member` were written and are no longer bad.
     #[cold]
     pub(super) fn written_over(&mut self, member: Option<MemberIndex>, sectors: SectorRange) {
         let position = member.and_then(|member| self.array.position_of(member));
@@ -427,8 +429,8 @@ impl<'a> Cx<'a> {
         self.whole(|array, out| array.lose(position, out));
     }
 
-    /// Records that the member in sync at `slot` failed to write `sectors` of its data. `lost`
-    /// tells that the other members cannot supply it either. Returns whether the member stays in
+    /// Records that the member in sync at `slot` failed to write `sectors` of its data. `lost` is
+    /// true if the other members cannot supply the data either. Returns whether the member stays in
     /// use, with bad blocks.
     #[cold]
     pub(super) fn records_unwritten(
@@ -463,7 +465,7 @@ impl<'a> Cx<'a> {
 
     /// Records that members may disagree from `sector` on, because a member had no space for a
     /// write or a discard. The members at the slots `missed` may lack data that the level does not
-    /// keep to write it later.
+    /// keep for a later write.
     pub(super) fn resync_for_space(&mut self, sector: Sectors, missed: SlotSet) {
         self.whole(|array, _| array.resync_for_space(sector, missed));
     }

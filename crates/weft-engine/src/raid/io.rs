@@ -61,14 +61,14 @@ pub(crate) struct Answer {
     pub(crate) member: Option<MemberIndex>,
     /// Whether the member did not answer and its request was given up.
     pub(crate) given_up: bool,
-    /// Whether a request that was given up pins the memory of the part until its member answers:
-    /// that of `member`, or of another member that was written along with it
+    /// Whether a given-up request pins the memory of the part until its member answers. The request
+    /// is the one to `member`, or one to another member that was written along with it
     /// ([`crate::array::twin`]).
     pub(crate) pins: bool,
     pub(crate) write: bool,
 }
 
-/// Consequence of a member's answer for the client request of which a part was answered.
+/// Consequence of a member's answer for the client request to which the answered part belongs.
 #[derive(Clone, Debug)]
 pub(crate) enum PartOutcome {
     /// None yet: events of the personality report what follows.
@@ -77,14 +77,14 @@ pub(crate) enum PartOutcome {
     Done(RequestId),
     /// One sub-request of the client request failed, and no redundancy covers the failure.
     Failed(RequestId, ReplyError),
-    /// One sub-request ended because its member stalled. The client gets that error, and the
-    /// request's memory stays pinned.
+    /// One sub-request ended because its member stalled. The client gets an error that says so, and
+    /// the request's memory stays pinned.
     GivenUp(RequestId),
     /// A member failed before it answered a write, and its request pins the client request's
     /// memory. The sub-request ends successfully, because other members have the data.
     WriteGivenUp(RequestId),
-    /// A read or write failed and is repeated. `asked` is true if a member was asked and false if
-    /// none could be. See [`super::Personality::repeat`].
+    /// A read or write failed and is repeated. `asked` is true if the part was sent to a member,
+    /// and false if no member could be asked. See [`super::Personality::repeat`].
     ToRepeat { part: StraightPart, asked: bool },
 }
 

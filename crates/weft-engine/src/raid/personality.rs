@@ -226,8 +226,9 @@ levels! {
         /// Fails the requests to a broken array that wait for stripes which will never become free.
         fn end_vain_waits(&mut self, now: Time) {}
 
-        /// Whether no stripe is in use, and no partly split request waits for a stripe; of mirrors,
-        /// whether no range is being synced and no copy is to be tried again.
+        /// Whether no stripe is in use, and no partly split request waits for a stripe; for
+        /// mirrors, whether no range is being synced and no read or write of a copy is to be
+        /// repeated.
         fn is_quiet(&self) -> bool {
             true
         }

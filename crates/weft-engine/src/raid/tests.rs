@@ -239,12 +239,13 @@ fn a_read_that_a_member_fails_goes_to_the_next_copy_and_fails_with_the_last() {
         if fails < 3 {
             assert_eq!(rig.answer(Ok(())), [(fails, 8, 4096)]);
         } else {
-            // Once more, because the first read may have been merged with others.
+            // The member is read once more, because the first read may have been merged with
+            // others.
             assert_eq!(rig.answer(Err(Fault::Io)), [(0, 8, 4096)]);
         }
         let expected = if fails < 3 { Ok(()) } else { Err(ReplyError::Io) };
         assert_eq!(rig.replies, [(1, expected.clone())], "{fails} fail");
-        // The next read begins anew.
+        // The next read starts without failed copies.
         rig.read(4096, 4096, false);
         assert_eq!(rig.answer(Ok(())), [(0, 8, 4096)]);
         assert_eq!(rig.engine.snapshot().tokens_outstanding, 0);
@@ -370,7 +371,8 @@ fn a_write_of_raid0_goes_to_the_members_of_its_chunks_and_an_error_is_told() {
         (2, 0, 4096, Some(frame + 17)),
     ];
     assert_eq!(rig.change(ok), whole);
-    // A request that lies on one member passes; nothing is marked dirty, as nothing has to agree.
+    // A request that lies on one member passes unchanged. The array is not marked dirty, because it
+    // has no redundancy that has to agree.
     let frame = Rig::frame(rig.write(9 << 20, 4096));
     assert_eq!(rig.engine.snapshot().volumes[0].requests_active, 1);
     assert_eq!(rig.change(ok), [(1, 6144, 4096, Some(frame))]);
@@ -417,7 +419,7 @@ fn a_copy_that_fails_to_be_written_is_recorded_as_bad_before_the_answer() {
     rig.write(8192, 8192);
     rig.slow = true;
     rig.change(|member| if member == 0 { Err(Fault::Io) } else { Ok(()) });
-    // Only one of its blocks may have failed.
+    // Only one block of the write may have failed, so each block is written once more.
     let blocks: Vec<_> = rig.changes.iter().map(|(_, it)| (it.0, it.1, it.2)).collect();
     assert_eq!(blocks, [(0, 16, 4096), (0, 24, 4096)]);
     let (token, _) = rig.changes.pop_front().unwrap();
@@ -435,7 +437,7 @@ fn a_copy_that_fails_to_be_written_is_recorded_as_bad_before_the_answer() {
     rig.change(|_| Err(Fault::Io));
     assert_eq!(rig.replies[1..], [(2, Err(ReplyError::Io))]);
     assert_eq!(rig.states(), [MemberState::InSync; 2]);
-    // Another one that both fail for a moment.
+    // Both members fail another write, but not its repetition.
     rig.write(0, 8192);
     rig.change(|_| Err(Fault::Io));
     rig.change(|_| Ok(()));
@@ -510,19 +512,20 @@ fn a_write_that_a_failed_member_keeps_is_answered_and_pins_its_memory() {
 #[test]
 fn trims_discard_runs_of_each_member_and_zeroes_are_stored_where_that_fails() {
     let four = 4 * CHUNK;
-    // Chunks 1, 2, 3 and 4 of RAID 0: each member has one, the second has two that follow.
+    // The trim covers chunks 1 to 4 of a RAID 0: two adjacent chunks of the second member, and one
+    // chunk of each other member.
     let mut rig = writable(Level::Raid0, Some(2), 3);
     rig.ask(RequestOp::Trim, CHUNK, four, Flags::NONE);
     let chunk = CHUNK_SECTORS;
     let runs = [(1, 0, 2 * CHUNK, None), (2, 0, CHUNK, None), (0, chunk, CHUNK, None)];
     assert_eq!(rig.change(|_| Ok(())), runs);
-    // RAID 10: each mirror has two chunks that follow each other, twice.
+    // In a RAID 10, the range is two adjacent chunks of each member.
     let mut rig = writable(Level::Raid10, None, 4);
     let holes = Flags { discard: true, ..Flags::NONE };
     rig.ask(RequestOp::WriteZeroes, 0, four, holes);
     assert_eq!(rig.change(|_| Ok(())), [0, 1, 2, 3].map(|member| (member, 0, 2 * CHUNK, None)));
     assert_eq!(rig.replies, [(1, Ok(()))]);
-    // A member that cannot discard: zeroes are stored, and a trim ends.
+    // If a member cannot discard, a write-zeroes stores zeroes, and a trim ends.
     for (op, is_stored) in [(RequestOp::WriteZeroes, true), (RequestOp::Trim, false)] {
         let mut rig = writable(Level::Raid0, Some(2), 3);
         rig.ask(op, 0, CHUNK, holes);

@@ -64,12 +64,12 @@ pub(crate) struct Mirror {
 #[derive(Clone, Debug)]
 struct FailedRead {
     part: StraightPart,
-    /// Slot of the member that was asked first, perhaps in a request that other parts were merged
-    /// with.
+    /// Slot of the member to which the first read of the part was sent, possibly in a member
+    /// request that other parts were merged into.
     first: Slot,
-    /// Slots of all members that failed to read it.
+    /// Slots of all members that failed to read the part.
     slots: SlotSet,
-    /// Whether the first member has been asked once more, in a request of its own.
+    /// Whether the part was read from the first member once more, in a member request of its own.
     is_asked_again: bool,
 }
 
@@ -119,7 +119,7 @@ impl Mirror {
         let (Some(position), Some(slot)) = (position, slot) else { return Ok(()) };
         let Err(fault) = result else {
             if self.lack_space.contains(slot) || self.mirror_sync.unproven.contains(slot) {
-                // From now on, a lack of space is a new one.
+                // The member has space again, so the next lack of space counts as a new one.
                 cx.has_space(position);
                 self.found_space(slot);
             }
@@ -129,8 +129,8 @@ impl Mirror {
         if fault == Fault::NoSpace && !spare {
             let sector = range.start.sectors_floor();
             self.lack_space.insert(slot);
-            // Before the volume handles the event: a read that waited for this write may start
-            // before that.
+            // The resync is recorded here and not when the volume handles the event, because a read
+            // that waited for this write may start before then.
             if cx.membership().present().contains(slot) {
                 self.falls_behind(slot, cx.view());
                 cx.resync_for_space(sector, SlotSet::only(slot));
@@ -153,9 +153,9 @@ impl Mirror {
         if !is_needed {
             return Ok(());
         }
-        // The client gets the error. Its data may now be on a member under recovery, or on the
-        // replacement of this one, but that copy does not count and may differ from the one that
-        // does: that member fails.
+        // The client gets the error. A member under recovery, or the replacement of this member,
+        // may have stored the new data. Such a copy is not in sync and may now differ from the copy
+        // in sync, so its member is failed.
         cx.fail_replacement(slot);
         for copy in self.places.copies(range.start.sectors_floor()) {
             if cx.membership().is_rebuilding(copy.slot)
@@ -190,8 +190,8 @@ impl Mirror {
         recorded
     }
 
-    /// Whether an in-sync member other than the one at `slot` has a valid copy of `range`, or of
-    /// its first chunk if it is a discard of several.
+    /// Whether an in-sync member other than the one at `slot` has a valid copy of `range`. For a
+    /// discard of several chunks, only the first chunk is checked.
     fn is_elsewhere(&self, range: ByteRange, slot: Option<Slot>, array: ArrayView<'_>) -> bool {
         let others = self.places.copies_of(range.start.sectors_floor());
         let len = range.len.sectors_ceil().min(others.left_in_chunk());
@@ -234,7 +234,8 @@ impl Mirror {
         self.clears.done(request, result, targets, &mut self.events, cx);
     }
 
-    /// Handles a copy of `range` that was written to a member: it has no bad blocks there now.
+    /// Handles a copy of `range` that was written to a member: the member's record of bad blocks in
+    /// the range is cleared.
     #[cold]
     fn written_over(&self, range: ByteRange, answer: Answer, cx: &mut Cx<'_>) {
         if answer.result.is_err() || answer.pins {
@@ -248,8 +249,8 @@ impl Mirror {
         }
     }
 
-    /// Handles a part of a client's write, to one copy, that is done or that was given up. Returns
-    /// the consequence for the client's request.
+    /// Handles the answer to a write of one copy of a part of a client's write, or the end of a
+    /// write that was given up. Returns the consequence for the client's request.
     fn part_written(&mut self, part: StraightPart, answer: Answer, cx: &mut Cx<'_>) -> PartOutcome {
         let request = part.request;
         let is_second = !self.second_writes.is_empty() && self.is_second_write(part, answer);
@@ -282,7 +283,8 @@ impl Mirror {
         }
     }
 
-    /// Whether a part of a write is the second attempt at a block.
+    /// Whether a part of a write is the second attempt at a block. The attempt is then removed from
+    /// `second_writes`.
     #[cold]
     fn is_second_write(&mut self, part: StraightPart, answer: Answer) -> bool {
         let before = self.second_writes.len();
@@ -291,8 +293,8 @@ impl Mirror {
         self.second_writes.len() < before
     }
 
-    /// Whether a copy that failed to be written is written once more, block by block, because only
-    /// one of the blocks of the member's request may have failed.
+    /// Whether the failed write of a copy is repeated block by block, because only one of the
+    /// blocks of the member request may have failed.
     #[cold]
     fn is_to_write_again(&mut self, part: StraightPart, answer: Answer, cx: &Cx<'_>) -> bool {
         let position = answer.member.and_then(|member| cx.view().position_of(member));
@@ -305,8 +307,8 @@ impl Mirror {
         again
     }
 
-    /// Writes a copy that failed to be written once more, each block in a request of its own.
-    /// Returns the number of sub-requests.
+    /// Repeats the failed write of a copy, with one member request for each block. Returns the
+    /// number of sub-requests.
     #[cold]
     fn write_again(&mut self, io: &ArrayIo, part: StraightPart, cx: &mut Cx<'_>) -> u32 {
         let place = self.to_write_again.iter().position(|(of, _)| *of == part);
@@ -449,9 +451,9 @@ impl Mirror {
         copies.min_by_key(|copy| self.mirror_sync.behind.contains(copy.slot))
     }
 
-    /// Whether another copy of a range may be read in place of the copy on a stalled member. It may
-    /// not where copies may differ, because two reads would disagree. `resync_from` counts sectors
-    /// of the array here.
+    /// Whether another copy of a range may be read in place of the copy on a stalled member. Where
+    /// copies may differ, no other copy may be read, because two reads would return different data.
+    /// `resync_from` counts sectors of the array here.
     fn around(&self, range: ByteRange, array: ArrayView<'_>) -> ReadAround {
         let from = array.membership().resync_from;
         let checked = from.is_none_or(|from| range.end() <= from.bytes());
@@ -471,14 +473,15 @@ impl Mirror {
         if splits && !agree {
             return self.read_in_parts(io, part, unit, cx);
         }
-        // Not merged, because its neighbours would fail with it again.
+        // The read is not merged with its neighbours, because they would fail with it again.
         if self.read_copy(io, range, asked, range.len, cx) {
             return 1;
         }
         if splits {
             return self.read_in_parts(io, part, unit, cx);
         }
-        // The part may have failed with neighbours that its first request was merged with.
+        // The first read of the part may have failed only because of neighbours that it was merged
+        // with.
         if let Some(at) = failed {
             let read = &mut self.failed_reads[at];
             let others = asked.without(SlotSet::only(read.first));
@@ -494,7 +497,7 @@ impl Mirror {
     }
 
     /// Reads a part of a client's read again in sections that end at multiples of `unit` bytes, so
-    /// that each may come from another copy. Returns their number.
+    /// that each may come from another copy. Returns the number of sections that are being read.
     fn read_in_parts(
         &mut self,
         io: &ArrayIo,

@@ -148,21 +148,22 @@ mod tests {
     #[test]
     fn statement_34_streams_stay_and_others_go_to_the_least_busy_or_nearest() {
         let mut raid1 = balance(Rule::Raid1);
-        // Idle flash: the first copy; four reads at once alternate (both as Linux 6.12).
+        // On idle flash, the first copy is read; four reads at once alternate (both as in Linux
+        // 6.12).
         assert_eq!(chosen(&mut raid1, &[(800, 0, false), (800, 0, false)]), 0);
         for (nth, first, second) in [(0, 0, 0), (1, 1, 0), (0, 1, 1), (1, 2, 1)] {
             let at = 8_000 + u64::from(first + second) * 1_000;
             assert_eq!(chosen(&mut raid1, &[(at, first, false), (at, second, false)]), nth);
         }
-        // A read that follows another stays on its member, though that one is busier.
+        // A read that continues another stays on the same member, even if that member is busier.
         let at = raid1.heads[1].0;
         assert_eq!(chosen(&mut raid1, &[(at, 0, false), (at, 9, false)]), 1);
-        // Rotating disks: an idle one, or the nearest of those that are busy.
+        // Among rotating disks, an idle disk is read, or the nearest disk if all are busy.
         raid1.heads = vec![Sectors(100), Sectors(5_000)];
         assert_eq!(chosen(&mut raid1, &[(4_000, 0, true), (4_000, 3, true)]), 0);
         raid1.heads = vec![Sectors(100), Sectors(5_000)];
         assert_eq!(chosen(&mut raid1, &[(4_000, 1, true), (4_000, 3, true)]), 1);
-        // With a member that does not rotate among them: the least busy.
+        // With a flash member among them, the least busy member is read.
         raid1.heads = vec![Sectors(100), Sectors(5_000)];
         assert_eq!(chosen(&mut raid1, &[(4_000, 1, true), (4_000, 3, false)]), 0);
     }
@@ -177,7 +178,7 @@ mod tests {
         let mut far = balance(Rule::Raid10 { near: false, far: true });
         assert_eq!(chosen(&mut far, &[(100, 9, true), (60, 0, true)]), 1);
         assert_eq!(chosen(&mut far, &[(60, 9, true), (100, 0, true)]), 0);
-        // Flash before disks, however many requests wait there.
+        // Flash is read before disks, however many requests wait there.
         assert_eq!(chosen(&mut far, &[(60, 0, true), (100, 9, false)]), 1);
         assert_eq!(chosen(&mut far, &[(60, 4, false), (100, 3, false)]), 1);
     }

@@ -53,7 +53,7 @@ pub(super) struct MirrorSync {
     /// Number of frames for one copy of a unit, the part of the array that a sync handles at a
     /// time.
     unit_frames: u32,
-    /// Number of copies of each chunk, and so of the areas of `unit_frames` frames that a part has.
+    /// Number of copies of each chunk. A part has an area of `unit_frames` frames for each copy.
     copies: u32,
     /// Parts in progress, by index. A part is a range of the array with copies that are being made
     /// equal. Each index has memory for every copy of a unit.
@@ -115,7 +115,7 @@ struct Part {
     source: Option<Slot>,
     /// Slots of copies that are equal to no more than half of the copies.
     outvoted: SlotSet,
-    /// Whether no content is that of more than half of the copies.
+    /// Whether no content is shared by more than half of the copies.
     undecided: bool,
     /// Slots of copies that differ from the source.
     differ: SlotSet,
@@ -123,7 +123,7 @@ struct Part {
     written: SlotSet,
     /// Slots of copies that failed to be written or to be read back.
     failed: SlotSet,
-    /// Whether the array still has all copies that it cannot run without.
+    /// Whether every step so far succeeded on the members that the array cannot run without.
     ok: bool,
     /// Length of the sections in which the part is read because no member has all of it, or because
     /// its copies are to vote block by block. Their member requests are not merged with others, so
@@ -146,9 +146,10 @@ enum Task {
 pub(super) struct Correction {
     /// Slot of the member that failed to read.
     pub(super) slot: Slot,
-    /// Slots that are not read. Where copies may differ, they are those that failed when a client
-    /// read the range: the client was given another copy, which has to replace theirs even if they
-    /// can be read by now. Elsewhere a read error may have been temporary, and no slot is left out.
+    /// Slots that are not read. Where copies may differ, these are the slots on which a client's
+    /// read of the range failed. The client got the content of another copy, which has to replace
+    /// theirs even if they can be read by now. Elsewhere a read error may have been temporary, and
+    /// no slot is left out.
     pub(super) replaced: SlotSet,
 }
 
@@ -194,7 +195,7 @@ impl MirrorSync {
         }
     }
 
-    /// Whether no range is being synced or corrected, or waits for that, and every member is known
+    /// Whether no range is being synced or corrected or waits for either, and every member is known
     /// to have space.
     pub(super) fn is_quiet(&self) -> bool {
         self.free.len() == self.parts.len()
@@ -345,11 +346,11 @@ impl MirrorSync {
     /// Reads the copies of a part that are still to be read: all of them, or only the next one for
     /// a correction and for a sync that trusts a single copy.
     ///
-    /// A recovery reads a slot that it rebuilds, below that slot's recovery offset: clients read
-    /// that copy if it is the first, also where copies may differ, and a recovery from another one
-    /// would replace what they have read. It neither writes nor compares that copy, so it ends no
-    /// pending resync ([`Settles::UnlessPartlyRebuilt`]); the resync makes all copies equal to that
-    /// one.
+    /// Below its recovery offset, a slot under recovery is itself a source of the recovery. Clients
+    /// read this copy if it is the first, also where copies may differ, and a recovery from another
+    /// copy would replace data that clients have read. The recovery neither writes nor compares
+    /// this copy, so it ends no pending resync ([`Settles::UnlessPartlyRebuilt`]). The resync then
+    /// makes all copies equal to this one.
     fn read(&mut self, place: u32, level: Level, events: &mut Vec<Event>, cx: &mut Cx<'_>) {
         let part = self.part(place);
         assert_eq!((part.step, part.pending), (Step::Reading, 0), "the step before is over");
@@ -372,7 +373,7 @@ impl MirrorSync {
                 sources.truncate(1);
             }
             Task::Sync { action, .. } if reads_one(action, level) => sources.truncate(1),
-            // As md does, the last copy first.
+            // The last copy is read first, as in md.
             Task::Sync { .. } => sources.reverse(),
         }
         if sources.is_empty() {
@@ -384,10 +385,10 @@ impl MirrorSync {
         }
     }
 
-    /// Handles a range that no member has as a whole. A sync reads it again in sections, each from
-    /// a member that has it: blocks of 4 KiB, the sector size of many drives, or of the granularity
-    /// of requests where copies may differ. A recovery records a section that no member has as bad
-    /// on the members that it fills.
+    /// Handles a range that no member has as a whole. A sync reads the range again in sections,
+    /// each from a member that has the section. A section is a block of 4 KiB, the sector size of
+    /// many drives, or, where copies may differ, a block of the granularity of requests. A recovery
+    /// records a section that no member has as bad on the members that it fills.
     fn no_copy(&mut self, place: u32, level: Level, events: &mut Vec<Event>, cx: &mut Cx<'_>) {
         let part = self.part(place);
         // A member with a given-up read may still have the data.
@@ -556,10 +557,10 @@ impl MirrorSync {
         }
     }
 
-    /// Decides which of the copies that were compared are right, if they vote, and goes on to
-    /// write. Without a vote the source counts as right, except in a sync of the kind `correct`,
-    /// which then writes nothing. Copies that could not be read count as copies that agree with
-    /// none.
+    /// Decides by a vote which of the compared copies are right, if the copies of the part vote
+    /// (`Part::votes`), and goes on to write. Without a vote, the source counts as right, except in
+    /// a sync of the kind `correct`, which then writes nothing. A copy that could not be read
+    /// counts as a copy that agrees with no other.
     fn vote(&mut self, place: u32, level: Level, events: &mut Vec<Event>, cx: &mut Cx<'_>) {
         let part = self.part(place);
         if part.differ.or(part.outvoted).is_empty() {
@@ -601,8 +602,8 @@ impl MirrorSync {
         self.write(place, level, events, cx);
     }
 
-    /// Writes the source of a part over the copies that have to be made equal to it. A resync
-    /// also writes copies on members that may have space again, to find out.
+    /// Writes the source of a part over the copies that have to be made equal to it. A resync also
+    /// writes copies on members that may have space again, to find out whether they have.
     fn write(&mut self, place: u32, level: Level, events: &mut Vec<Event>, cx: &mut Cx<'_>) {
         let source = self.source(place);
         let present = cx.membership().present();
@@ -612,14 +613,16 @@ impl MirrorSync {
         let wanted = match part.task {
             Task::Correct(it) => SlotSet::only(it.slot),
             Task::Sync { action: SyncAction::Recover, rebuilding, .. } => rebuilding,
-            // A copy that is written from one of those that differ would vote for it.
+            // Nothing is written: a copy written from one of the differing copies would be a vote
+            // for that copy.
             Task::Sync { .. } if part.undecided => SlotSet::EMPTY,
             Task::Sync { action: SyncAction::Check, .. } => part.unreadable,
             Task::Sync { action, .. } if reads_one(action, level) => of_copies,
             Task::Sync { .. } => part.unreadable.or(part.differ),
         };
         let fills = part.fills();
-        // A copy is not written over itself, but its member's replacement gets it.
+        // The source is not written over itself. In a recovery, the replacement of the source's
+        // member, if there is one, still gets the data.
         let mut wanted = wanted.without(SlotSet::only(source).without(if fills {
             cx.membership().replaced()
         } else {
@@ -629,8 +632,9 @@ impl MirrorSync {
             // The source itself is rewritten too, if its member is unproven.
             wanted = wanted.or(unproven.and(of_copies));
         }
-        // A slot with a given-up request may have a new member, which is rebuilt anyway; a recovery
-        // writes it too, for it may be the replacement of the member before.
+        // Slots with a given-up request are left out: such a slot may have a new member, which is
+        // rebuilt anyway. A recovery writes them nevertheless, because the new member may be the
+        // replacement that it fills.
         let given_up = if fills { SlotSet::EMPTY } else { part.given_up };
         let wanted = wanted.without(given_up).and(present);
         part.step = Step::Writing;
@@ -707,7 +711,8 @@ impl MirrorSync {
         let (wrong, ok) = (part.wrong(), part.ok);
         let (range, differ) = (part.range, part.differ);
         // A range that no member has as a whole, or that a member could not keep as a whole, is
-        // corrected block by block. A sync has read it block by block in the first case.
+        // corrected block by block. In the first case, a sync has already read the range block by
+        // block.
         let slots = match part.task {
             Task::Correct(it) if !ok && range.len > Bytes(FRAME_BYTES) => SlotSet::only(it.slot),
             Task::Correct(_) | Task::Sync { .. } => suspect,
@@ -782,7 +787,7 @@ impl MirrorSync {
         }
     }
 
-    /// Largest number of bytes that are synced or corrected as one range: those of a unit.
+    /// Largest number of bytes that are synced or corrected as one range: the size of a unit.
     pub(super) fn part_bytes(&self) -> u64 {
         u64::from(self.unit_frames) * FRAME_BYTES
     }
@@ -970,7 +975,7 @@ pub(super) fn pass(action: SyncAction, places: &Mirrors, array: ArrayView<'_>) -
     }
 }
 
-/// Smallest number of copies of which more than half can be equal and one wrong.
+/// Smallest number of copies with which a majority can outvote a wrong copy.
 pub(super) const COPIES_TO_VOTE: usize = 3;
 
 /// Largest number of corrections that may wait. A read error beyond that is corrected when its

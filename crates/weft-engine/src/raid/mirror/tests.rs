@@ -326,7 +326,7 @@ const SIZE: u64 = 6144;
 #[test]
 fn statement_34_reads_are_balanced_and_agree_where_copies_may_differ() {
     // As Linux 6.12: a write goes to each member; single reads and reads that follow each other go
-    // to the first one, four reads at once alternate.
+    // to the first member, four reads at once alternate.
     let mut clean = Machine::new(array(Level::Raid1, None, 2));
     clean.ask(RequestOp::Write, 0, 8, 5);
     assert_eq!(clean.written(), BTreeMap::from([(0, 8), (1, 8)]));
@@ -336,7 +336,7 @@ fn statement_34_reads_are_balanced_and_agree_where_copies_may_differ() {
     let apart = [1600, 2400, 3200, 4800];
     assert_eq!(clean.read_at_once(&apart), [0, 1, 0, 1]);
     assert_eq!(clean.read_at_once(&[4808]), [1], "the member that read what comes before");
-    // Before a resync all reads go to the first one, however many.
+    // Before a resync, all reads go to the first member, however many there are.
     let mut unclean = array(Level::Raid1, None, 2);
     unclean.resync_from = Some(Sectors::ZERO);
     let mut unclean = Machine::new(unclean);
@@ -347,7 +347,7 @@ fn statement_34_reads_are_balanced_and_agree_where_copies_may_differ() {
 
 #[test]
 fn statement_38_raid10_reads_are_balanced_within_the_copies_of_a_chunk() {
-    // As Linux 6.12 with idle members: the first copy.
+    // With idle members, the first copy is read, as in Linux 6.12.
     for (layout, expected) in [(0x102, [0, 2, 0, 2]), (0x201, [0, 1, 2, 3])] {
         let mut machine = Machine::new(array(Level::Raid10, Some(layout), 4));
         for (chunk, member) in (0..).zip(expected) {
@@ -539,7 +539,7 @@ fn what_a_member_cannot_read_is_read_elsewhere_written_again_and_read_back() {
             if *at == Sectors(DATA_OFFSET + 8) && *sectors == Sectors(8))
     };
     assert!(machine.notices.iter().any(corrected), "{:?}", machine.notices);
-    // What a member does not keep is recorded as bad, and read elsewhere.
+    // Data that a member does not keep is recorded as bad, and read from the other member.
     machine.stubborn = true;
     machine.bad.insert((1, 100));
     machine.bad.insert((0, 200));
@@ -553,7 +553,7 @@ fn what_a_member_cannot_read_is_read_elsewhere_written_again_and_read_back() {
     assert_eq!(machine.log, [(1, 200, 1, false)]);
 }
 
-/// A client that has read the second copy is not to read the first one later. Where the copies are
+/// A client that has read the second copy must not read the first copy later. Where the copies are
 /// equal, a read error that was temporary needs no write.
 #[test]
 fn where_copies_may_differ_what_was_read_replaces_the_copy_that_failed_even_for_a_moment() {
@@ -982,7 +982,7 @@ fn writes_that_outlast_a_change_of_the_bitmap() {
     machine.pass(20);
     assert_eq!(machine.bits(), Some(0));
 
-    // A write with a bit outlasts the bitmap; the next write is on the next bitmap.
+    // A write with a bit outlasts the bitmap; the next write sets a bit of the next bitmap.
     machine.held = Some(Vec::new());
     machine.ask(RequestOp::Write, 500, 8, 2);
     assert_eq!(machine.bits(), Some(1));

@@ -7,9 +7,9 @@
 //!      ──▶ wait until the position is recorded ──▶ unlock
 //! ```
 //!
-//! A unit is read through the stripe cache, so that a member that stalls does not keep its memory.
-//! It consists of full stripes of the geometry after, which are thus written without
-//! reading anything.
+//! A unit is read through the stripe cache, so that a stalled member does not keep the unit's
+//! memory in use. A unit consists of full stripes of the geometry after, so nothing has to be read
+//! to write it.
 //!
 //! Source   md-reshape.md §3 (md: `reshape_request`)
 
@@ -36,7 +36,7 @@ use crate::raid::{ArrayIo, ArrayView, Cx, Event, ParityRaid, SPLITTING};
 pub(super) struct ReshapeCopies {
     first: Frame,
     unit_frames: u32,
-    /// Sectors of the array that a unit has.
+    /// Number of array sectors per unit.
     unit: Sectors,
     /// Size of the array in the geometry before.
     size_before: Sectors,
@@ -45,14 +45,14 @@ pub(super) struct ReshapeCopies {
     /// Locks of units that are copied but not recorded, each with the array sector at which its
     /// unit ends, in order.
     unrecorded: VecDeque<(RequestId, Sectors)>,
-    /// End of the copies for which a client request waits, as an array sector: a position up to
-    /// there is recorded soon.
+    /// Highest end, as an array sector, of the copied units that client requests wait for. A
+    /// position up to this sector is recorded soon.
     hurried_to: Sectors,
-    /// Array sector at which the first unit begins that could not be copied. Copies of the units
-    /// after it are given up, because they would have to be made again. `None` while no copy has
-    /// failed.
+    /// First array sector of the first unit that could not be copied. Copies of later units are
+    /// given up, because they would have to be made again. `None` while no copy has failed.
     gives_up_from: Option<Sectors>,
-    /// Whether units were copied since the last step.
+    /// Whether, since the last step, a copy was completed or failed, or a client request began to
+    /// wait for one.
     fresh: bool,
     /// Events that were not reported yet.
     events: Vec<Event>,
@@ -71,7 +71,7 @@ struct Unit {
     pending: u64,
     /// Number of given-up member writes that may still use the memory.
     pins: u32,
-    /// Error of a step: the first one, or that there was no space.
+    /// First error of a step. A lack of space replaces an earlier error.
     error: Option<ReplyError>,
 }
 
@@ -191,8 +191,8 @@ impl ReshapeCopies {
     }
 
     /// Handles an event of one of the two levels, if it is about a copy. Returns `None` if the
-    /// volume has to handle the event, and otherwise the request of the copy if a sub-request of it
-    /// failed.
+    /// volume has to handle the event, `Some` of the copy's request if one of its sub-requests
+    /// failed, and otherwise `Some(None)`.
     pub(super) fn take(&mut self, event: &Event) -> Option<Option<RequestId>> {
         let (Event::Split { request, .. }
         | Event::SubRequestsDone { request, .. }
@@ -216,7 +216,8 @@ impl ReshapeCopies {
                     return Some(Some(request));
                 }
             }
-            // The number of the request must not be used again before the memory is free.
+            // The volume handles the event too, because the number of the request must not be used
+            // again before the memory is free.
             Event::Pinned { .. } => {
                 unit.pins += 1;
                 return None;
@@ -230,7 +231,7 @@ impl ReshapeCopies {
         Some(None)
     }
 
-    /// Handles a finished computation, if it is one of a copy. Returns whether it is.
+    /// Handles a finished computation, if it belongs to a copy. Returns whether it does.
     pub(super) fn computed(&mut self, job: JobId) -> bool {
         let (side, JobId(number)) = Side::of_job(job);
         let is_own = side == Side::After && number & JOB != 0;
@@ -305,13 +306,14 @@ impl ReshapeCopies {
                 self.unrecorded.push_back((request, end));
             }
         }
-        // A unit may wait for the lock behind a request that waits for a copied one.
+        // A unit may wait for its lock behind a client request, which in turn waits for a copied
+        // unit.
         let waits = |unit: &Unit| matches!(unit.step, Step::Locking | Step::Waiting);
         let waits = self.units.iter().flatten().any(waits);
         let many = self.unrecorded.len() as u64 >= UNRECORDED_MAX;
         let is_wanted = waits || many || is_idle || self.hurried_to > recorded;
-        // The old place of a stripe may be overwritten once it is recorded, so no correction of it
-        // may be under way then.
+        // Once the position is recorded, the old places of the stripes below it may be overwritten,
+        // so no write to these places, such as a correction, may be under way then.
         let old = cx.view().reshape().read_from(copied);
         if is_wanted && !after.has_deferred() && !before.may_write_below(old) {
             cx.record_reshape();

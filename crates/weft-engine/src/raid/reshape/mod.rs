@@ -1,9 +1,10 @@
-//! Personality of an array with parity that is being reshaped: one level before, one after.
+//! Personality of a parity array during a reshape: a level for each of the two geometries.
 //!
-//! Each of the two has its own stripe cache, its own membership and its own place on the members
-//! ([`crate::array::reshape`]). A request goes to the one that has its range; a request across the
-//! position goes to both. The range that is being copied is locked ([`copy`]), so that neither gets
-//! requests for it. Answers of members and computations carry the side to which they belong.
+//! Each of the two levels (the sides *before* and *after*) has its own stripe cache, its own
+//! membership and its own place on the members ([`crate::array::reshape`]). A request goes to the
+//! side that has its range; a request across the position is split between both sides. The range
+//! that is being copied is locked ([`copy`]), so that neither side gets requests for it. Answers of
+//! members and computations carry the side to which they belong.
 //!
 //! No range is discarded during a reshape, as in md.
 
@@ -49,8 +50,8 @@ macro_rules! both {
 }
 
 impl Reshape {
-    /// Creates the personality of an array of which the geometry is `after` below `boundary` and
-    /// `before` from there on.
+    /// Creates the personality of an array with the geometry `after` below `boundary` and the
+    /// geometry `before` from there on.
     pub(crate) fn new(
         memory: StripeMemory,
         (before, after): (&Geometry, &Geometry),
@@ -120,7 +121,8 @@ impl Reshape {
     }
 }
 
-/// Submits a request to one side. Out of line, because the other caller has the whole of it inline.
+/// Submits a request to one side. Not inlined, because the other caller of `ParityRaid::submit`
+/// already has it inlined.
 #[inline(never)]
 fn submit(raid: &mut ParityRaid, io: &ArrayIo, cx: &mut Cx<'_>) -> u64 {
     raid.submit(io, cx)
@@ -191,7 +193,7 @@ impl Requests for Reshape {
         self.raid(side).repeat(part, io, asked);
     }
 
-    /// Reports that another request waits for `io`: if that is a copy, its position is recorded
+    /// Reports that another request waits for `io`: if `io` is a copy, its position is recorded
     /// soon.
     fn hurry(&mut self, io: &ArrayIo, now: Time) {
         if !self.copies.hurry(io.id) {

@@ -40,7 +40,7 @@ impl Requests for Single {
         if io.zeroes() || io.discarded.is_some() {
             self.clears.begin(io, targets, &mut self.events, cx);
         } else {
-            // Not merged with others, so that an error concerns one client.
+            // The request is not merged with others, so that an error concerns only one client.
             let memory = straight::memory(io, io.range);
             straight::send(io, &target(io.range), &[memory], io.range.len, cx);
         }

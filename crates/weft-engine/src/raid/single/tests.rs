@@ -1,5 +1,5 @@
-//! Tests of a single member: its requests, and the replies to clients. `weft-crash` reads back what
-//! bare volumes have, after power cuts too (`script/bare.rs`).
+//! Tests of a single member: its requests, and the replies to clients. The content of bare volumes,
+//! also after power cuts, is tested in `weft-crash` (`script/bare.rs`).
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -126,7 +126,7 @@ fn each_request_is_one_of_the_member_and_is_there_at_once() {
     let at = Sectors(9);
     let (read, into) = rig.ask(RequestOp::Read, 4608, 9216, Flags::NONE);
     let (write, from) = rig.ask(RequestOp::Write, 4608, 512, Flags::NONE);
-    // A neighbour is not merged, because one error would be that of both.
+    // A neighbouring write is not merged, because an error would then concern both requests.
     let (next, after) = rig.ask(RequestOp::Write, 5120, 512, fua());
     let (trim, _) = rig.ask(RequestOp::Trim, 4608, 1024, Flags::NONE);
     let (zeroes, _) = rig.ask(RequestOp::WriteZeroes, 8192, 1024, holes());
@@ -309,7 +309,8 @@ fn waits_for_a_token_are_counted_until_the_request_has_one() {
         let TokenWaits { begun, ended } = rig.engine.token_waits(VolumeId(0));
         (begun, ended)
     };
-    // Of five requests, one is at the member, and one in the scheduler. The last joins that one.
+    // One of five requests is at the member, and one is in the scheduler. The last request is
+    // merged with the one in the scheduler.
     for (block, begun) in [(0, 0), (10, 0), (20, 1), (30, 2), (11, 2)] {
         rig.ask(RequestOp::Write, block * 4096, 4096, Flags::NONE);
         assert_eq!(waits(&rig), (begun, 0), "block {block}");

@@ -61,7 +61,7 @@ impl Requests for Striped {
         }
         let runs = runs(&targets(&self.places, io.range, cx.view()), io);
         for (run, memory) in &runs {
-            // Not merged with other requests, so that an error concerns one client.
+            // The request is not merged with others, so that an error concerns only one client.
             straight::send(io, run, memory, run.range.len, cx);
         }
         runs.len() as u64
@@ -102,8 +102,8 @@ impl RaidLevel for Striped {
 }
 
 /// Merges targets that are adjacent on their member into runs, each with its memory. The range of a
-/// run begins where that of its first target does, and is as long as the ranges of its targets
-/// together.
+/// run begins at the range of its first target, and its length is the sum of the lengths of its
+/// targets.
 fn runs(targets: &Targets, io: &ArrayIo) -> SmallVec<[(Target, Segments); 4]> {
     let mut runs: SmallVec<[(Target, Segments); 4]> = SmallVec::new();
     for target in targets {

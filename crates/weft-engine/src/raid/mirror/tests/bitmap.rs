@@ -4,7 +4,7 @@ use weft_ondisk::BITMAP_HEADER_BYTES;
 
 use super::*;
 
-/// Number of chunks: more than have their bits in the page of the header.
+/// Number of chunks, which is more than the page of the header has bits.
 const CHUNKS: u64 = 32_000;
 
 /// Sectors of a chunk.
@@ -49,7 +49,7 @@ fn answer_metadata(machine: &mut Machine) -> Vec<(u64, usize)> {
 }
 
 /// Regression test for mutation 44 of a review. A cut may keep either of two pages that are written
-/// together, so no bit is cleared in the write in which `events_cleared` goes to the members.
+/// together, so no bit is cleared in the write that stores `events_cleared` on the members.
 #[test]
 fn no_bit_is_cleared_before_the_page_of_the_header_has_the_update_since_when() {
     let mut machine = of_two_pages();
