@@ -3,8 +3,8 @@
 //! The full stripes within the range of a trim are discarded on every member, parity included,
 //! because the parity of zeros is zero. This is done run by run, and the stripe cache is bypassed.
 //! Write-zeroes that may discard are handled alike, and the parts of their range outside full
-//! stripes are written like any zeros. Those parts of a trim are ignored: a trim is advice, and
-//! less than a full stripe cannot be discarded because parity covers the rest. During a discard no
+//! stripes are written like any zeros. A trim is ignored outside full stripes: it is advice, and
+//! less than a full stripe cannot be discarded, because parity covers the rest. During a discard no
 //! other work may read or write its full stripes. Requests of clients are locked out already
 //! ([`crate::volume::ranges`]); this module locks out syncs and the cache's own work.
 //!
@@ -158,8 +158,9 @@ impl Discards for ParityRaid {
         let wanted = match request.op {
             RequestOp::Flush | RequestOp::Read | RequestOp::Write => false,
             RequestOp::Trim => true,
-            // A member may lack space for zeros, and the stripe then keeps them. After a discard,
-            // the content of a missing member could not be told.
+            // If a member lacks space for written zeros, the stripe keeps them. A discard keeps
+            // nothing, so after a lack of space the content of a missing member could not be
+            // computed.
             RequestOp::WriteZeroes => request.flags.discard && array.membership().degraded() == 0,
         };
         if !wanted || !array.can_discard() {
@@ -197,7 +198,7 @@ impl Discards for ParityRaid {
         if let Some(slot) = discard.full {
             let sector = Sectors(discard.run.start * self.geometry.chunk().0);
             // Parity may be wrong from here on, also on a member under recovery that is past this
-            // sector. Others than the first member may also have lacked space.
+            // sector. Members other than the first may also have lacked space.
             cx.resync_for_space(sector, cx.membership().present());
             self.end_discard(place, Err(ReplyError::NoSpace));
             self.stripes.events.push(Event::NoSpaceForDiscard { slot, sector });

@@ -318,7 +318,7 @@ impl RaidLevel for ParityRaid {
             self.stripes.cache.is_free(key)
                 && !Discard::any_has(&self.discards, self.stripes.full_stripe_of(key))
         };
-        // A stripe of which a recovery records bad blocks is done at once while others are in
+        // A stripe for which a recovery records bad blocks is done at once while others are in
         // progress, so there may be room for the next one without an answer from a member.
         let waits = sync.action != SyncAction::Recover;
         let syncs = |key| waits && self.stripes.syncs_stripe(key);
@@ -371,9 +371,9 @@ impl StripeMemory {
     }
 }
 
-/// Limit on two waits: of a stripe that waits to be filled, under a rule without a limit of its
-/// own, and of a request for a free stripe, after which inactive stripes are kept for waiting
-/// requests.
+/// Limit on two waits: the wait of a stripe to be filled, under a priority rule without its own
+/// limit, and the wait of a request for a free stripe, after which inactive stripes are kept for
+/// waiting requests.
 #[inline]
 fn wait_max(knobs: &Knobs, array: ArrayView<'_>) -> Span {
     if array.is_planted(Mutant::WaitWithoutEnd) {

@@ -1,5 +1,4 @@
-//! Sequential write streams: predicts whether a client will write the rest of a stripe without
-//! being asked to.
+//! Sequential write streams: a prediction of whether a client's next writes will fill a stripe.
 //!
 //! A write that starts where another one ended continues the stream of that write. A client that
 //! sends the next write before the last one is answered keeps a pipeline full: the rest of the
@@ -13,11 +12,11 @@
 //! four times as much as a write after the answer lowers it.
 //!
 //! Each entry also records up to which byte the writes of its stream have been attached to stripes,
-//! because the client may be far ahead of that. The stream will bring the bytes from there to a
-//! bounded distance beyond its end.
+//! because the client may have sent far more than is attached. The stream will bring the bytes from
+//! there to a bounded distance beyond its end.
 //!
-//! A client may set md's `sync` flag on a write without writing on: a journal writes some blocks in
-//! sequence and then waits. Therefore each entry records how much of its stream came without a
+//! A client may set md's `sync` flag on a write and then send no more: a journal writes some blocks
+//! in sequence and then waits. Therefore each entry records how much of its stream came without a
 //! pause.
 //!
 //! The number of bytes that a client sends without waiting for an answer is bounded too. The bound
@@ -79,7 +78,7 @@ pub(crate) struct StreamId {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct WriteStream {
     pub(crate) id: StreamId,
-    /// Whether the stream will bring the rest of the write's stripe without being asked to.
+    /// Whether later writes of the stream will bring the rest of the write's stripe.
     pub(crate) fills: bool,
     /// Whether the stream has brought at least a full stripe of data without a pause.
     pub(crate) saturates: bool,
@@ -178,8 +177,8 @@ impl Streams {
 const ENDS: usize = 16;
 const SCORE_MAX: u8 = 64;
 
-/// Number of writes of a stream in which the `window` of a client that sends less than before
-/// shrinks by two thirds.
+/// Number of writes of a stream after which its `window` has shrunk by two thirds, if the client
+/// sends less than before.
 const WINDOW_FADES: u64 = 256;
 
 #[cfg(test)]
@@ -230,7 +229,7 @@ mod tests {
         assert_eq!(streams.moved(&block(1), reach, at(1)), None, "this may be a single write");
         let (id, flows) = streams.arrive(write(1), true, at(2));
         assert!(flows && id == first);
-        // Neither write has found stripes: both will, whatever time it is.
+        // Neither write is attached to stripes yet, so the stream counts as seen now.
         assert_eq!(streams.moved(&block(0), reach, at(9)), Some(at(9)));
         streams.attached(id, write(0).end().0, at(10));
         streams.attached(id, write(1).end().0, at(11));
@@ -239,7 +238,8 @@ mod tests {
         assert_eq!(streams.moved(&(block(2).start..block(17).end), reach, at(12)), Some(at(11)));
         assert_eq!(streams.moved(&(block(2).start..block(18).end), reach, at(12)), None, "far off");
         assert_eq!(streams.moved(&(block(1).start..block(3).end), reach, at(12)), None);
-        // Other streams take the entry. Late notes of the old stream do not change theirs.
+        // Other streams take the entry. Late records of the old stream do not change the new
+        // entries.
         for other in 0..40 {
             streams.arrive(ByteRange::new((1 << 30) + other * 8192, 512), true, at(20));
         }

@@ -150,8 +150,8 @@ impl SubRequest {
     }
 }
 
-/// Start of a wait, in time and in bytes drained. Values are ordered by time: a later start has
-/// drained at least as many bytes.
+/// Start of a wait, in time and in bytes drained. Values are ordered by time: at a later start, at
+/// least as many bytes have been drained.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Since {
     pub(crate) at: Time,
@@ -159,7 +159,7 @@ pub(crate) struct Since {
     pub(crate) drained: u64,
 }
 
-/// Purpose of each member request that a stripe sends together, by slot of the strip.
+/// Purposes of the member requests that a stripe sends together, by slot of the strip.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Purposes {
     here: Purpose,
@@ -288,8 +288,8 @@ pub(crate) struct Stripe {
 }
 
 impl Stripe {
-    /// Whether the stripe has work in flight or to do, other than that a request that was given up
-    /// may use its memory.
+    /// Whether the stripe has work in flight or to do. Memory that a given-up request may still use
+    /// does not count as work.
     pub(crate) fn may_be_written(&self) -> bool {
         let waits = !self.writes.is_empty() || !self.deferred.is_empty();
         self.in_flight > 0 || waits || self.handle || self.delayed
@@ -598,8 +598,7 @@ impl Stripe {
             let at = self.data;
             return Purposes { here, at, old: SlotSet::EMPTY, others: Purpose::Parity };
         }
-        // The old content of all written strips is read along with parity only by a
-        // read-modify-write.
+        // Only a read-modify-write reads the old content of all written strips along with parity.
         let writers = self.to_write();
         let parity = writers.without(strips.or(self.uptodate)).is_empty();
         let old = match parity {

@@ -134,7 +134,7 @@ fn of_several_clients_in_one_stripe_the_strongest_is_charged_whoever_came_last()
         let seen = rig.run();
         let heavy = Origin::Client(ClientId(2), Group::ROOT);
         assert!(seen.iter().all(|(_, _, of)| of.origin == heavy), "{order:?}: {seen:?}");
-        // Later the stripe is charged to the client that comes then.
+        // Later requests for the stripe are charged to the client that sends them.
         rig.ask(WRITE, 0, 4096, client(1, 100));
         let light = Origin::Client(ClientId(1), Group::ROOT);
         assert!(rig.run().iter().all(|(_, _, of)| of.origin == light), "{order:?}");
@@ -188,7 +188,7 @@ fn members_count_what_each_client_causes() {
     let first = volume.accounts.iter().find(|it| it.party == Party::Client(ClientId(1))).unwrap();
     assert_eq!((first.weight, first.writes, first.bytes_written.0), (300, 1, 4096));
     assert_eq!((first.sectors.0, first.sectors_recently.0), (32, 32));
-    // The sums of members and of accounts are the same thing, seen from two sides.
+    // The sums over the members and over the accounts are equal.
     let members = volume.members.iter().map(|it| it.sectors_read + it.sectors_written);
     let accounts = volume.accounts.iter().map(|it| it.sectors);
     assert_eq!(members.sum::<u64>(), accounts.map(|it| it.0).sum::<u64>());

@@ -123,7 +123,8 @@ impl Cache {
         stripes_per_chunk: u64,
         knobs: &Knobs,
     ) -> Self {
-        // A cache smaller than md allows is for tests. Its classes would run out of stripes.
+        // A cache smaller than md allows, as tests use, has one class: several classes would run
+        // out of stripes.
         let policy = StripeSizePolicy::of(knobs.stripe_size);
         let batches = plug_2008::has_batches_and_classes(knobs.stripe_cache_form);
         let classes_pay = stripes >= 2 * u32::from(CLASSES_MAX) && policy.runs.is_none() && batches;
@@ -323,8 +324,8 @@ impl Cache {
         }
     }
 
-    /// Like [`Cache::acquire`], for work that can come later: its failure does not put client
-    /// requests into the wait for free stripes.
+    /// Like [`Cache::acquire`], for work that can be postponed: a failed lookup does not make
+    /// client requests wait for free stripes.
     pub(crate) fn acquire_free(&mut self, key: u64, geometry: &Geometry) -> Acquired {
         if self.is_free(key) { self.acquire(key, geometry) } else { Acquired::Starved }
     }
@@ -458,9 +459,9 @@ impl Cache {
         }
     }
 
-    /// Sets the plug, which holds delayed stripes back, if there are any. The plug of 2008
-    /// (`priority/plug_2008.rs`) is set only if some were delayed in this turn: those that an
-    /// earlier plug held, and that still wait after it was pulled, do not set it again.
+    /// Sets the plug, which holds delayed stripes back, if any stripe is delayed. The plug of 2008
+    /// (`priority/plug_2008.rs`) is set only if a stripe was delayed in this turn: stripes that
+    /// still wait after an earlier plug was pulled do not set it again.
     pub(crate) fn plug_delayed(&mut self, settings: &PrioritySettings, now: Time) {
         let new = std::mem::take(&mut self.newly_delayed);
         if self.lists.first(List::Delayed).is_some() {
@@ -468,7 +469,8 @@ impl Cache {
         }
     }
 
-    /// Time at which delayed stripes move on if no other event comes before; `None` if they do not.
+    /// Time at which delayed stripes move on if no other event comes before; `None` if there is no
+    /// such time.
     pub(crate) fn activation_wake(&self, settings: &PrioritySettings) -> Option<Time> {
         let due = [self.plug.due(), self.waiting_wake(), self.overdue_at(settings.bound)];
         due.into_iter().flatten().min()
@@ -546,7 +548,8 @@ impl Cache {
     }
 
     fn pressure(&self, settings: &PrioritySettings) -> Pressure {
-        // A stripe with a time of its own does not wait until earlier prereads are done.
+        // Under a rule that gives each stripe a time of its own, no stripe waits until earlier
+        // prereads are done.
         Pressure {
             reading: !settings.each_waits() && self.preread_active > 0,
             starved: self.starved.is_some(),
@@ -650,7 +653,7 @@ mod tests {
             }
             cache.plug_delayed(unplug, millis(3));
             assert_eq!(wake(&cache), another.then_some(millis(6)));
-            // Once that stripe has been read, the next generation goes, unless the plug was set
+            // Once that stripe has been read, the waiting stripe moves on, unless the plug was set
             // again.
             cache.forbid_preread(reads);
             cache.activate_delayed(unplug, millis(4));

@@ -181,8 +181,8 @@ impl Cache {
         }
     }
 
-    /// Makes sure that waiting stripes are checked again by the time at which the wait of one with
-    /// the limit `patience` ends.
+    /// Schedules the next check of the waiting stripes no later than the end of a wait with the
+    /// limit `patience`.
     fn waits(&mut self, patience: Patience) {
         let idle_since = self.waiting.idle_since.unwrap_or(Time(0));
         let (idle, busy) = (patience.until(Some(idle_since)), patience.until(None));
@@ -199,7 +199,7 @@ impl Cache {
         if self.lists.first(List::Wait).is_none() {
             return false;
         }
-        // The list has stripes left from another rule, which do not wait.
+        // If the rule has changed, the stripes that are left on the list do not wait any longer.
         let is_time = self.waiting_wake().is_some_and(|at| at <= now);
         !settings.each_waits() || is_time || self.is_stuck() || self.is_crowded()
     }

@@ -96,7 +96,7 @@ impl Facts {
         }
         let reconstruct = self.fetch(self.data().without(self.overwrite), uptodate);
         // Ahead of the resync, old parity may not match the data, and a read-modify-write would
-        // keep the mismatch. That matters only if parity still covers another failure.
+        // keep the mismatch. The mismatch matters only if parity still covers another failure.
         let redundant = || self.failed().count() < self.parity().count();
         let forced = self.rmw_level == RmwLevel::Never || (self.resync_pending && redundant());
         let old = self.to_write.or(parity).without(uptodate);
@@ -258,11 +258,12 @@ mod tests {
             let facts = writing(without(least(cold(members, parities)), lost), 1);
             follow(Facts { resync_pending, ..facts })
         };
-        // RAID 6 of four data strips, the first is written: the second is lost, then P, then Q.
+        // The first of four data strips of a RAID 6 is written. The lost strip is the second data
+        // strip, then P, then Q.
         for (lost, rmw, rcw) in [(1, 3, 4), (4, 2, 3), (5, 2, 3)] {
             assert_eq!((reads(6, 2, &[lost], false), reads(6, 2, &[lost], true)), (rmw, rcw));
         }
-        // No further failure is survived.
+        // The array survives no further failure.
         assert_eq!((reads(5, 1, &[1], false), reads(5, 1, &[1], true)), (2, 2));
         assert_eq!((reads(6, 2, &[1, 2], false), reads(6, 2, &[1, 2], true)), (3, 3));
     }

@@ -30,12 +30,13 @@
 //!          same; tiobench with 1 to 8 threads 0 % (±0.3), 99.9 % of prereads within 0.35 s instead
 //!          of 4.9 s. dd beside eight writers of single blocks loses: -45 %, both together are done
 //!          25 % later (-28 % and 7 % where a disk empties its cache for 14 ms at a time), because
-//!          a held stripe goes after 1.0 s instead of 9.4 s, when dd is done. Most of that is the
-//!          disk, which with a full cache of its own lets a read wait for up to 2 s and loses a
-//!          turn with each sub-request that it writes meanwhile. If it let no read wait for more
-//!          than 0.2 s, dd would lose 15 % and both would be done 5 % sooner (its cache emptied for
-//!          14 ms at a time). Solid-state drives: dd and tiobench the same or 1 % more, dd beside
-//!          the writers -1 %, both done 12 % sooner, within 23 ms instead of 1.6 s
+//!          a held stripe goes after 1.0 s instead of 9.4 s, when dd is done. Most of the loss is
+//!          due to the disk: while its own cache is full, it lets a read wait for up to 2 s, and
+//!          loses a turn with each sub-request that it writes meanwhile. A disk that let no read
+//!          wait for more than 0.2 s would cost dd 15 %, and both would be done 5 % sooner (with
+//!          the disk's cache emptied for 14 ms at a time). Solid-state drives: dd and tiobench the
+//!          same or 1 % more, dd beside the writers -1 %, both done 12 % sooner, within 23 ms
+//!          instead of 1.6 s
 
 mod md;
 pub(super) mod plug_2008;

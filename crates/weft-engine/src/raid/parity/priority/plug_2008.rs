@@ -66,7 +66,7 @@ pub(crate) struct Pressure {
 pub(crate) struct Plug {
     since: Option<Time>,
     /// Time at which the plug was first set, if it was put back since then because prereads were in
-    /// flight; otherwise that of `since`.
+    /// flight; otherwise equal to `since`.
     first: Option<Time>,
     delay: Span,
 }
@@ -81,8 +81,8 @@ impl Plug {
     ) -> bool {
         let Pressure { reading, starved, idle } = pressure;
         let Some(rule) = settings.plug else {
-            // The knob may have changed while stripes waited behind the plug, for which no wake-up
-            // is left.
+            // The knob may have changed while stripes waited behind the plug. The plug is removed,
+            // so that it causes no more wake-ups.
             (self.since, self.first) = (None, None);
             return !reading;
         };
@@ -90,7 +90,8 @@ impl Plug {
             rule.reads_max.is_some_and(|max| self.first.is_some_and(|first| now >= first + max));
         let reading = reading && !read_long;
         match self.since {
-            // The plug was already pulled, while stripes of the last generation were preread.
+            // The plug was already pulled, while prereads of stripes that moved on earlier were in
+            // flight.
             None if rule.of_queue => idle && !reading,
             None => {
                 self.wait(rule, now);
@@ -108,8 +109,8 @@ impl Plug {
         }
     }
 
-    /// Holds back the stripes that are delayed at the end of a turn: sets the plug. `newly` is true
-    /// if some of them were delayed in this turn.
+    /// Sets the plug, which holds back the stripes that are delayed at the end of a turn. `newly`
+    /// is true if some of them were delayed in this turn.
     pub(crate) fn put_in(&mut self, rule: Option<&PlugRule>, newly: bool, now: Time) {
         if let Some(rule) = rule.filter(|rule| newly || !rule.of_queue) {
             self.wait(rule, now);

@@ -135,12 +135,14 @@ mod tests {
             Patience::new(since, moved, Some(Span(preread)), wait_max).until(idle_since)
         };
         const MS: u64 = 1_000_000;
-        // No stream will fill it: 16 prereads, or until no full-stripe write is in flight.
+        // A stripe that no stream will fill waits for 16 prereads, or until no full-stripe write is
+        // in flight.
         assert_eq!(until(None, 10 * MS, None), at(1_160_000));
         assert_eq!(until(None, 100 * MS, None), at(2_000_000), "but not longer than is allowed");
         assert_eq!(until(None, u64::MAX, None), at(2_000_000));
         assert_eq!(until(None, 10 * MS, Some(at(1_005_000))), at(1_005_000));
-        // A stream will fill it: up to the bound, or one preread after anything last moved.
+        // A stripe that a stream will fill waits up to the bound, or for one preread after the
+        // stream was last seen or the last full-stripe write ended.
         let moved = Some(at(1_030_000));
         assert_eq!(until(moved, 10 * MS, None), at(2_000_000));
         assert_eq!(until(moved, 10 * MS, Some(at(1_005_000))), at(1_040_000));
@@ -148,7 +150,7 @@ mod tests {
         assert_eq!(until(moved, 0, Some(at(0))), at(1_030_500), "reading takes some time");
         assert_eq!(until(moved, 500 * MS, Some(at(0))), at(1_050_000), "within reason");
         assert_eq!(until(Some(at(1_995_000)), 10 * MS, Some(at(0))), at(2_000_000));
-        // Nothing was read yet.
+        // No preread has been measured yet.
         let unknown = |moved| Patience::new(since, moved, None, wait_max);
         assert_eq!(unknown(None).until(None), at(2_000_000));
         assert_eq!(unknown(moved).until(Some(at(0))), at(1_031_000));

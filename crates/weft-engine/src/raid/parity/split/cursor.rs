@@ -168,7 +168,7 @@ fn first_unit(geometry: &Geometry, first: u64, end: u64, unit: u64) -> u64 {
     if higher { next_chunk } else { first }
 }
 
-/// Largest number of strips of which a sub-request has the data (md: `RAID5_MAX_REQ_STRIPES`).
+/// Largest number of units (data of one strip each) in a sub-request (md: `RAID5_MAX_REQ_STRIPES`).
 const UNITS_MAX: u64 = 256;
 
 #[cfg(test)]

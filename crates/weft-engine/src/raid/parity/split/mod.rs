@@ -110,7 +110,7 @@ impl ParityRaid {
 
     /// Attaches waiting work to stripes: first that of retired stripes, then parts of reads that
     /// members could not supply, then requests in order of arrival. While the cache is about to be
-    /// resized, only requests continue that are in the middle of a sub-request.
+    /// resized, only requests in the middle of a sub-request continue.
     #[inline(never)]
     fn attach_waiting(&mut self, cx: &Attaching, now: Time) {
         let relieved = self.stripes.cache.relieve();
@@ -152,8 +152,8 @@ impl ParityRaid {
         }
         self.ready.extend(later);
         if relieved {
-            // A request for many stripes would never find them if rereads, which need one each,
-            // went first.
+            // A request for many stripes would never find enough if rereads, which need one stripe
+            // each, always went first.
             self.rereads_wait = first_refused;
             if !first_refused {
                 self.take_rereads();
@@ -336,7 +336,7 @@ impl ParityRaid {
         stripes == run.stripes
     }
 
-    /// Attaches a part of a read that its member could not supply to stripes. Returns the part that
+    /// Attaches to stripes a part of a read that its member could not supply. Returns the part that
     /// is not attached, because no stripe was free; `None` if all of it is.
     fn take_reread(&mut self, mut reread: ReRead) -> Option<ReRead> {
         let unit = self.stripes.cache.strip_bytes();

@@ -37,8 +37,8 @@ pub(super) static POLICY: StripeSizePolicy = StripeSizePolicy {
 /// A large write to parts of its stripes is read and written in up to sixteen runs of at least 32
 /// KiB on each member. In a single run, all members would first read and then all would write.
 /// Random 1 MiB writes at a queue depth of 1 on four SATA SSDs reached 0.83 of the rate of md,
-/// which handles each stripe separately; with these runs they reach 1.03. On 358 workloads, half or
-/// double of either figure does worse on more of them (`docs/grid.md`).
+/// which handles each stripe separately; with these runs they reach 1.03. Of 358 workloads, more
+/// become slower than faster with half or twice either figure (`docs/grid.md`).
 static RUNS: RunRule = RunRule { parts_of_active: 16, least: 8 };
 
 /// Plug that holds back stripes for the rest of the data that their stream is about to bring: three

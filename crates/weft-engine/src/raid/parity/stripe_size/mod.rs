@@ -2,8 +2,8 @@
 //!
 //! A stripe is looked up, locked, read and written as a whole. Small stripes transfer little for a
 //! small write; large stripes need fewer lookups and requests for a large write. md used the page
-//! size, which is 64 KiB on some machines, so that a 4 KiB write transfers 256 KiB instead of 16;
-//! since 2020 the size is 4 KiB by default and configurable.
+//! size, which is 64 KiB on some machines, so that a 4 KiB write transfers 256 KiB instead of 16
+//! KiB; since 2020 the size is 4 KiB by default and configurable.
 //!
 //! [`fixed`] follows md: every size from 4 KiB to 64 KiB, and each stripe handled separately.
 //! [`auto`] is weft's own, for small and large requests alike: stripes of 4 KiB that are picked and
@@ -65,8 +65,8 @@ pub(super) struct RunRule {
 }
 
 impl RunRule {
-    /// Number of stripes at which a run takes no further stripe above the one that was picked
-    /// first, with `active` stripes in use. Adjacent stripes below that one are all in the run. A
+    /// Largest number of stripes in a run, with `active` stripes in use. The limit applies to
+    /// stripes above the one that was picked first; adjacent stripes below it are all in the run. A
     /// turn ends where the limit cuts off a run. `filled` stripes are written in one run, because
     /// one long request is the most efficient. Stripes that need reads are handled in short runs,
     /// so that members read one run while they write the one before.

@@ -128,8 +128,8 @@ impl Stripes {
         self.one_done(run.head, cx);
     }
 
-    /// Handles a strip that was written to a member with bad blocks: there are none in it now. A
-    /// strip that is rewritten after a read error is read back first.
+    /// Handles a strip that was written to a member with bad blocks: the record of bad blocks in
+    /// the strip is cleared. A strip that is rewritten after a read error is read back first.
     #[cold]
     fn written_over(
         &mut self,
@@ -222,7 +222,7 @@ impl Stripes {
         answer: Answer,
         cx: &mut Cx<'_>,
     ) {
-        // A failed member may answer late, when its slot has another member. That member has not
+        // A failed member may answer late, when its slot has another member. The new member has not
         // failed.
         let still_there = answer.member.is_some_and(|member| {
             !answer.given_up && cx.membership().member_at(part.slot) == Some(member)

@@ -256,7 +256,7 @@ impl Stripes {
         });
     }
 
-    /// Limits the wait to be filled of the stripes in `keys` that have writes of `request`, because
+    /// Limits how long the stripes in `keys` with writes of `request` wait to be filled, because
     /// another request waits for `request`. The limit is that of [`patience_for_others`].
     pub(crate) fn hurry(&mut self, request: RequestId, keys: &Range<u64>, now: Time) {
         let due = now + patience_for_others(self.preread);

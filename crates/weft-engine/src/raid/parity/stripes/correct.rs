@@ -6,10 +6,10 @@
 //! rewritten and read back. If that fails, the strip is recorded as bad blocks of the member, or
 //! the member is failed. A member with too many errors in succession is failed.
 //!
-//! Parity may have been computed without the strip by a write that no longer needed it. The strip
-//! is then computed only so that it can be corrected. By step 14 of md's order, md leaves it as it
-//! is, and counts it as lost for as long as it caches the stripe: the recovery of another member
-//! would end there.
+//! A stripe may have no work left without having computed the lost strip, as when a write computed
+//! parity without it. The strip is then computed only so that it can be corrected. md, by step 14
+//! of its order, leaves the strip as it is and counts it as lost for as long as the stripe is
+//! cached: the recovery of another member would end at this stripe.
 //!
 //! Strips with recorded bad blocks are corrected likewise, which clears the record.
 //!
@@ -38,9 +38,9 @@ impl Stripes {
         }
     }
 
-    /// Records the strips among `lost` that a recovery was to write as bad blocks of the members
-    /// that are filled. Returns whether all of these could be recorded, so that the recovery
-    /// goes on.
+    /// Records bad blocks on the members that a recovery fills, where their strip is in `lost` and
+    /// so cannot be written. Returns whether these members can record bad blocks, so that the
+    /// recovery goes on.
     pub(super) fn record_unrecovered(
         &mut self,
         id: StripeId,
@@ -57,8 +57,8 @@ impl Stripes {
         true
     }
 
-    /// Records the strip of a member in sync that failed to be written as bad blocks. Returns
-    /// whether the member stays in use.
+    /// Records, as bad blocks, a strip that a member in sync failed to write. Returns whether the
+    /// member stays in use.
     pub(super) fn record_unwritten(&mut self, part: StripIo, cx: &mut Cx<'_>) -> bool {
         let sectors = self.sectors_of(part.stripe);
         let lost = !self.is_given_without(part.stripe, SlotSet::only(part.slot), cx);
@@ -104,8 +104,8 @@ impl Stripes {
         if bad.is_empty() || cx.membership().read_only || cx.membership().broken {
             return SlotSet::EMPTY;
         }
-        // The strip of a member under recovery was not read: the error is of the member that it
-        // replaces.
+        // The strip of a member under recovery was not read: the error belongs to the former member
+        // at the slot.
         let height = self.cache.height();
         bad.and(cx.membership().in_sync(stripe.sector(height) + height))
     }
@@ -135,8 +135,9 @@ impl Stripes {
         assert_eq!(self.cache.stripe(id).in_flight, 0, "the member has answered");
         let failed = !std::mem::take(&mut self.cache.stripe_mut(id).faults).is_empty();
         if failed || self.cache.stripe(id).pins > 0 {
-            // The write failed the member, or found no space: the strip stays lost for now. Pinned
-            // memory, of a write that another member has done, is not read into.
+            // The write failed the member, or found no space: the strip stays lost for now. Memory
+            // is not read into while it is pinned, as when one of two members that are written
+            // together has not answered.
             let stripe = self.cache.stripe_mut(id);
             stripe.operation = Operation::Idle;
             stripe.uncorrectable.insert(slot);

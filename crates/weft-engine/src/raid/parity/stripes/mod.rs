@@ -119,8 +119,8 @@ impl Stripes {
                 stripe.uncorrectable = SlotSet::EMPTY;
             }
             if requested && cx.knobs.check_reads == CheckReads::Media {
-                // The deferred strips are not on their member; only they are kept, everything else
-                // is read.
+                // Deferred strips are not on their members yet, so only these stay valid; all other
+                // strips are read.
                 stripe.uptodate = stripe.uptodate.and(stripe.deferred);
             }
             if action == SyncAction::Recover {
@@ -196,8 +196,8 @@ impl Stripes {
         membership.readable(SectorRange::new(stripe.sector(height).0, height.0), around)
     }
 
-    /// Whether this strip need not be read from its member, which does not answer, because the
-    /// other strips may be read to compute it.
+    /// Whether the other strips may be read to compute this strip, so that it need not be read from
+    /// its member, which does not answer.
     pub(crate) fn reads_around(&self, part: StripIo, membership: &Membership) -> bool {
         !self.readable(part.stripe, membership).contains(part.slot)
     }
@@ -233,8 +233,8 @@ impl Stripes {
         }
     }
 
-    /// Strips that a recovery only copies to replacements, so that it needs no others; writers wait
-    /// meanwhile. Empty if it has to compute a strip.
+    /// Strips that a recovery only copies to replacements, so that it needs no other strips.
+    /// Writers wait meanwhile. Empty if the recovery has to compute a strip.
     #[inline]
     fn copied(&self, id: StripeId, insync: SlotSet, membership: &Membership) -> SlotSet {
         let replaced = membership.replaced();
@@ -249,15 +249,15 @@ impl Stripes {
         if copies { replaced } else { SlotSet::EMPTY }
     }
 
-    /// Whether a sync waits until every strip is valid, or those that it copies.
+    /// Whether a sync waits for valid strips: for all strips, or for those that it copies.
     #[inline]
     fn is_filled_for_sync(&self, id: StripeId) -> bool {
         matches!(self.cache.stripe(id).sync, Some((_, ResyncState::Filling)))
     }
 
-    /// Invalidates cached parity on slots that a recovery rebuilds: it may have been cached before
-    /// the member failed, while a resync had not yet checked it. It is computed again from the
-    /// data, which the recovery reads anyway.
+    /// Invalidates cached parity on slots that a recovery rebuilds: such parity may have been
+    /// cached before the member failed, while a resync had not yet checked it. The recovery
+    /// computes it again from the data, which it reads anyway.
     fn forget_lost_parity(&mut self, id: StripeId, cx: &Cx<'_>) {
         let facts = self.facts(id, cx);
         let stripe = self.cache.stripe_mut(id);
@@ -306,9 +306,9 @@ impl Stripes {
         if !recovers && self.cache.stripe(id).sync.is_some() {
             self.sync_finished(id, false, None, false);
         }
-        // No request needs the lost strips any more. The next one tries to read them again, because
-        // the member may have recovered. A strip that was rewritten and could not be read back
-        // stays lost.
+        // No request needs the lost strips any more. A later request tries to read them again,
+        // because the member may have recovered. A strip that was rewritten and could not be read
+        // back stays lost.
         let stripe = self.cache.stripe_mut(id);
         let again = lost.without(stripe.uncorrectable).without(stripe.deferred);
         stripe.read_error = stripe.read_error.without(again);
@@ -319,7 +319,8 @@ impl Stripes {
         if recovers && !copied.is_empty() {
             self.read(id, copied.or(readable), cx);
         } else if recovers {
-            // Strips that are known although they cannot be computed are written.
+            // Strips that are valid in the cache are written, although the lost strips cannot be
+            // computed.
             self.sync_correct(id, SlotSet::EMPTY, cx);
         } else if readable.is_empty() {
             self.rest(id);
@@ -335,7 +336,7 @@ impl Stripes {
     }
 
     fn read(&mut self, id: StripeId, strips: SlotSet, cx: &mut Cx<'_>) {
-        // A repeated read goes alone, so that its neighbours do not fail with it.
+        // A repeated read is not merged, so that its neighbours do not fail with it.
         let alone = self.cache.stripe(id).retried.and(strips);
         if !alone.is_empty() {
             self.stage(id, alone, Access::Read, Bytes::ZERO, cx);

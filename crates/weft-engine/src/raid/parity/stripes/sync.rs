@@ -143,7 +143,8 @@ impl Stripes {
         if recovers {
             fills = cx.membership().filled().and(stripe.uptodate).without(strips);
             strips = strips.or(fills);
-            // Read errors of these strips are of members before, or of those being replaced.
+            // Read errors of these strips belong to former members, or to members that are being
+            // replaced.
             stripe.read_error = stripe.read_error.without(strips);
             stripe.uncorrectable = stripe.uncorrectable.without(strips);
         }

@@ -190,8 +190,8 @@ impl Stripes {
     }
 
     /// Writes the strips at `slot` of the batch's stripes from number `first` on, as many as fit
-    /// into one member request. Returns their number. `alike` is true if all stripes have the same
-    /// client and class.
+    /// into one member request. Returns the number of strips. `alike` is true if all stripes have
+    /// the same client and class.
     fn stage_run(
         &mut self,
         head: StripeId,
@@ -277,7 +277,8 @@ impl Stripes {
         for id in std::iter::once(&id).chain(&followers) {
             self.stripe_written(*id, &result, cx);
         }
-        // In this order, stripes that were used together are later reused together, side by side.
+        // Released in this order, stripes that were used together are later reused together,
+        // adjacent in memory.
         self.rest_or_continue(id);
         if followers.is_empty() {
             return;
@@ -289,9 +290,9 @@ impl Stripes {
         self.spare_followers.push(followers);
     }
 
-    /// Whether a strip that failed to be written is written once more, on its own, because a
-    /// request of several strips may have failed for one of them. Otherwise it has failed again, or
-    /// its member cannot record it as bad.
+    /// Whether the failed write of a strip is repeated, in a member request of its own, because a
+    /// request of several strips may have failed for only one of them. No write is repeated if the
+    /// strip has already failed again, or if its member cannot record it as bad.
     #[cold]
     pub(super) fn is_to_write_again(&mut self, part: StripIo, membership: &Membership) -> bool {
         let stripe = self.cache.stripe_mut(part.stripe);
@@ -304,8 +305,8 @@ impl Stripes {
         again
     }
 
-    /// Writes the strips of the stripe or batch `head` that failed to be written once more, each in
-    /// a request of its own. Returns whether there are any.
+    /// Repeats the failed writes of strips of the stripe or batch `head`, each in a member request
+    /// of its own. Returns whether there are any.
     #[cold]
     fn write_again(&mut self, head: StripeId, cx: &mut Cx<'_>) -> bool {
         let batch = self.batch_of(head);
