@@ -23,7 +23,7 @@ pub(crate) struct Clients {
     /// For each client number modulo `ACCOUNTS_MAX`, the tally of the client that last sent a
     /// request.
     places: [u8; ACCOUNTS_MAX],
-    /// Time at which the next period of [`WINDOW`] begins, for which sectors are counted.
+    /// Time at which the next counting period of length [`WINDOW`] begins.
     due: Time,
     /// Number of sectors by account at the start of the previous period of [`WINDOW`], and
     /// (`begun`) at the start of the current one.
@@ -153,8 +153,7 @@ impl Clients {
         self.used().iter().flat_map(|tally| tally.requests).sum()
     }
 
-    /// Begins a new period of [`WINDOW`], for which sectors are counted, if the current one is
-    /// over.
+    /// Begins a new counting period of length [`WINDOW`] if the current one is over.
     #[inline]
     pub(crate) fn look(&mut self, array: &Array, now: Time) {
         if now >= self.due {

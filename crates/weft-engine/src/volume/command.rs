@@ -23,7 +23,7 @@ use crate::sched::member_queue::QueueSettings;
 pub(super) enum WhenQuiet {
     /// Reshape the array to this geometry.
     BeginReshape(Geometry),
-    /// The array is reshaped.
+    /// Use only the geometry after the reshape, because the whole array is reshaped.
     EndReshape,
     /// Use the layout that the array records.
     EndResize,
@@ -314,8 +314,8 @@ impl Volume {
         self.raid = Personality::reshape(self.memory, &before, &reshape, &self.knobs);
     }
 
-    /// Last change of a reshape or resize, if it can be made now: the whole array is reshaped and
-    /// superblocks record that, or all members record the new size. `None` also while a member does
+    /// Last change of a reshape or resize, if it can be made now: the superblocks record that the
+    /// whole array is reshaped, or all members record the new size. `None` also while a member does
     /// not answer, which may keep stripes in use for long.
     #[inline]
     pub(super) fn end_of_growth(&self) -> Option<WhenQuiet> {
@@ -334,8 +334,9 @@ impl Volume {
         } else {
             return None;
         };
-        // Ranges of a sync may wait for requests that would wait for stripes. So may those of a
-        // correction of mirrors, which need not wait for requests.
+        // No sync may run: its ranges may wait for requests, and these would wait for the change.
+        // Ranges of a correction of mirrors may wait likewise, so mirrors have to be quiet; mirrors
+        // have no stripes that a member without an answer could keep in use.
         let is_ready = match self.raid {
             Personality::Mirror(_) => self.raid.is_quiet(),
             _ => !self.is_unanswered(),
@@ -344,7 +345,7 @@ impl Volume {
         (is_free && is_ready && !self.lacks_space()).then_some(end)
     }
 
-    /// Whether a member had no space, and is not known to have some now or may lack data.
+    /// Whether a member had no space, and is not known to have space again or may lack data.
     fn lacks_space(&self) -> bool {
         let resyncs = self.array.is_resizing() && self.array.resyncs_only_for_space();
         resyncs || self.has_deferred() || self.raid.is_unproven()
@@ -386,7 +387,8 @@ impl Volume {
         is_ready && (self.keeps_waiting() || !self.raid.has_waiting())
     }
 
-    /// Whether requests that wait for stripes go on waiting for the change in `quiescing`.
+    /// Whether requests may go on waiting for stripes while the change in `quiescing` is made. They
+    /// may not if the change replaces the personality.
     pub(super) fn keeps_waiting(&self) -> bool {
         let keeps = |change: &WhenQuiet| matches!(change, WhenQuiet::EndResize | WhenQuiet::Set(_));
         self.quiescing.as_deref().is_some_and(keeps)
@@ -404,7 +406,8 @@ impl Volume {
         }
         let idle = self.stopping && self.is_idle();
         let stopped = idle && self.array.is_settled();
-        // While a member has no space no update is recorded, including that of a stop.
+        // While a member has no space, no superblock update is recorded, including the update of a
+        // stop.
         let stuck = self.array.is_stuck(self.knobs.no_space_wait);
         let set = self.quiescing.is_none();
         let grows = self.array.reshape_begins() || self.array.is_resizing();

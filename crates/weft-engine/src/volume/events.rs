@@ -36,8 +36,9 @@ impl Volume {
         (waits && !self.array.membership.broken).then_some(due)
     }
 
-    /// Whether strips wait for space and may still be written. In a volume that stops and is idle
-    /// they may not, unless its last superblocks will record a resync and are not written yet.
+    /// Whether strips wait for space and may still be written. In a volume that stops and is idle,
+    /// they may be written only if its last superblocks will record a resync and are not written
+    /// yet.
     fn may_write_deferred(&self) -> bool {
         let ends = || self.stopping && self.is_idle();
         let says_clean = || self.array.membership.resync_from.is_none();
@@ -115,8 +116,8 @@ impl Volume {
             }
             Event::NoSpaceForDiscard { slot, sector } => self.no_space(slot, sector, out),
             Event::NoSpace { slot, sector } => {
-                // Strips under recovery or of a failed member do not leave the others in
-                // disagreement.
+                // An unwritten strip of a slot under recovery, or of a failed member, does not make
+                // the other members disagree.
                 let membership = &self.array.membership;
                 if membership.is_rebuilding(slot) {
                     self.array.rebuilt_only_to(slot, sector);

@@ -49,8 +49,8 @@ impl Volume {
         Ok(())
     }
 
-    /// Error text that explains why `positions` cannot all be failed. It names the members that can
-    /// be, tried in the order given.
+    /// Error text that explains why `positions` cannot all be failed. The text names the members
+    /// that can be failed, tried in the order given.
     fn too_few(&self, positions: &[usize]) -> String {
         let why = "too few members would be left to know every byte";
         let way_out = "add one and let it be rebuilt first";
@@ -90,8 +90,8 @@ impl Volume {
             let to_give_up = std::mem::take(&mut member.to_give_up);
             member.gives_up_at = None;
             if member.is_faulty() {
-                // Whatever made the member fail, no request waits for its outstanding member
-                // requests.
+                // No client request waits for the outstanding requests of a failed member, whatever
+                // made it fail.
                 if to_give_up {
                     self.give_up(position, None, out);
                 }
@@ -106,8 +106,7 @@ impl Volume {
                 out.notice(Notice::MemberStalled { member: index, read_around: stalled });
             }
             if stalled && self.quiescing.is_some() {
-                // The member may keep stripes in use for long, and a command does not wait for
-                // that.
+                // The member may keep stripes in use for long, and no command waits that long.
                 let why = "a member does not answer, so that stripes stay in use; try again";
                 self.give_up_quiescing(&ReplyError::Busy(why), out);
             }
@@ -131,9 +130,9 @@ impl Volume {
     }
 
     /// Gives up a member's outstanding requests: all of them, or with `reads_after` only the reads
-    /// that it has not answered for that long. The requests' owners are told now; later answers
-    /// only free memory. Returns the time at which the next read is to be given up; `None` if there
-    /// is no such read.
+    /// that it has not answered for that long. The owners of the requests are notified now; later
+    /// answers only free memory. Returns the time at which the next read is to be given up; `None`
+    /// if there is no such read.
     fn give_up(
         &mut self,
         position: usize,
@@ -217,8 +216,8 @@ impl Volume {
     /// the reads that another member can answer. They were not sent to the member, so they pin no
     /// memory.
     fn give_up_waiting(&mut self, position: usize, failed: bool, out: &mut Outbox) {
-        // A request that is put back is queued anew, and a scheduler may dispatch one that it had
-        // held back.
+        // The queue is left alone unless a request in it is given up: putting requests back queues
+        // them anew, and the scheduler may then dispatch a request that it had held back.
         let mut waiting = self.array.members[position].queue.waiting();
         if !failed && !waiting.any(|request| self.gains_by_giving_up(request, out)) {
             return;

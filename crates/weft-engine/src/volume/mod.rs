@@ -58,13 +58,13 @@ pub(crate) struct Volume {
     knobs: Knobs,
     requests: Vec<Option<Active>>,
     free: Vec<u32>,
-    /// Number of requests in flight that were passed to a member unchanged. The volume has no
-    /// record of them; the table of tokens has.
+    /// Number of requests in flight that were passed to a member unchanged. They are not in
+    /// `requests`: the table of tokens records them.
     passing: u32,
     clients: Clients,
     ranges: Ranges,
-    /// Writes that wait until their lease is granted: until the dirty state of the array, and the
-    /// bitmap's bits of their range, are durable.
+    /// Writes that wait for their lease. It is granted once the dirty state of the array, and the
+    /// bits of the bitmap for the write's range, are durable.
     before_lease: VecDeque<RequestId>,
     /// Requests that may be passed to the RAID level: they wait for no earlier request, no lease
     /// and no flush.
@@ -178,8 +178,8 @@ impl Volume {
         self.raid.to_discard(request, ArrayView::of(&self.array))
     }
 
-    /// Whether an answered request may have left its range as it was: a trim during a reshape, or
-    /// of a level without redundancy, where a member turned out to be unable to discard.
+    /// Whether an answered request may have left its range as it was: a trim during a reshape, or a
+    /// trim on a level without redundancy if a member turned out to be unable to discard.
     pub(crate) fn may_have_kept(&self, request: &ClientRequest) -> bool {
         let keeps = self.array.is_reshaping() || !self.array.membership.is_redundant;
         let is_only_advice = request.op == RequestOp::Trim && keeps;
@@ -213,8 +213,8 @@ impl Volume {
 
     // Records: requests, answers, commands.
 
-    /// Handles a request from a client or, with `of_cache`, from the operation of the write-back
-    /// cache with that number.
+    /// Handles a request from a client or, with `of_cache`, from the operation with that number in
+    /// the write-back cache.
     pub(crate) fn request(
         &mut self,
         request: &mut ClientRequest,
@@ -453,7 +453,8 @@ impl Volume {
         let mut cx = Cx::new(&mut self.array, &self.knobs, out);
         self.raid.end_turn(self.sync.as_ref(), &mut cx);
         self.take_events(out);
-        // Before the check whether the array is idle: the last answer allows the stop.
+        // Answers are sent before the check whether the array is idle, because the last answer
+        // allows the stop.
         self.release_held(out);
         self.flushed(out);
         let delay =
@@ -466,7 +467,7 @@ impl Volume {
         }
         self.array.run_bitmap(delay.is_none(), out.now);
         self.array.start_rounds(self.knobs.flush_batch, out);
-        // Events of the range locks that were released in this turn.
+        // Takes the events of the range locks that were released in this turn.
         self.take_events(out);
         self.answer_commands(out);
         handled
@@ -493,9 +494,9 @@ impl Volume {
             || self.array.has_flushed()
     }
 
-    /// Whether the array may become clean. It may not while strips wait for a member to have space,
-    /// because they are written while the array is dirty; a volume that stops does not wait for
-    /// them.
+    /// Whether the array may become clean. The array stays dirty while strips wait for space on a
+    /// member, because a strip is written only to a dirty array. A volume that stops does not wait
+    /// for these strips.
     fn may_enter_safe_mode(&self) -> bool {
         self.stopping || !self.has_deferred()
     }

@@ -1,5 +1,4 @@
-//! Range locks: a request that overlaps an earlier write, or a write that overlaps an earlier
-//! request, waits for it.
+//! Range locks: overlapping requests wait for each other in order of arrival, unless both read.
 //!
 //! A request waits for every earlier request that overlaps it, if either of the two writes. Reads
 //! do not wait for each other. Requests that still wait count as earlier ones too, so that no

@@ -73,8 +73,7 @@ impl Volume {
     }
 
     /// Turns a passed read that its member failed to read into a normal request with one
-    /// sub-request. Later writes to its range have not waited for the read, and do not wait for it
-    /// now.
+    /// sub-request. Later writes to its range have not waited for the read, and still do not wait.
     #[cold]
     pub(super) fn keep_passed(&mut self, request: &PassedRequest) -> CompletionTarget {
         let PassedRequest { issuer, frames, start, len, attr, gone } = *request;
@@ -123,8 +122,8 @@ impl Volume {
         }
     }
 
-    /// Stores a request for `range`, which may differ from the request's own range, and of which
-    /// members are told to discard the part `discarded`. Returns the number of the request.
+    /// Stores a request for `range`, which may differ from the request's own range. `discarded` is
+    /// the part of `range` that members are told to discard. Returns the number of the request.
     #[inline]
     pub(super) fn enter(
         &mut self,
@@ -407,7 +406,8 @@ impl Volume {
         if recorded || self.array.membership.broken {
             while let Some(id) = self.held.pop_front() {
                 if !recorded && !self.array.is_planted(Mutant::BrokenAcknowledges) {
-                    // The write missed a member, and that can no longer be recorded on the others.
+                    // The write missed a member, and the failure can no longer be recorded on the
+                    // others.
                     self.failed(id, ReplyError::Io);
                 }
                 self.answer(id, out);
@@ -491,8 +491,8 @@ impl Volume {
     }
 
     /// Continues the requests for which all member flushes have ended. If the array broke
-    /// meanwhile, its flush of a member may have been given up, and that member may have been the
-    /// only one with some data: the data that was to follow the flush must not be written.
+    /// meanwhile, the flush of the only member with some of the earlier data may have been given
+    /// up, so the data that was to follow the flush must not be written.
     #[inline]
     pub(super) fn flushed(&mut self, out: &mut Outbox) {
         for (id, result) in self.array.take_flushed() {

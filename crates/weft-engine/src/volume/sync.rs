@@ -34,7 +34,7 @@ impl Volume {
         let blind = compares && !redundant;
         let rebuilding = self.array.rebuilding().map_or(SlotSet::EMPTY, |(slots, _)| slots);
         let spent = sync.action == SyncAction::Recover && sync.leave_out_all_but(rebuilding);
-        // A slot without a member matters more than one that is being replaced.
+        // The recovery of a slot without a member goes before the copy to a replacement.
         let urgent = sync.action == SyncAction::Recover
             && self.array.is_replacing()
             && self.array.can_fill_slots();
@@ -53,7 +53,8 @@ impl Volume {
             }
             if sync.action == SyncAction::Recover && sync.has_failed() && !self.sync_failed_full {
                 self.recovery_disabled = true;
-                // With empty slots the failure may be theirs.
+                // If a slot has no member in sync, its recovery may be the one that failed, and not
+                // the copy to a replacement.
                 if self.array.membership.is_whole() {
                     self.array.fail_replacements(self.array.membership.replaced(), out);
                 }
@@ -72,8 +73,8 @@ impl Volume {
         let (requests, has_all) = (self.clients.requests(), sync.has_all());
         sync.pace.look(out.now, &self.knobs, requests, waits, has_all);
         self.array.sync_class = sync.pace.class();
-        // Sync requests that were queued while clients were idle also count towards its minimum
-        // rate.
+        // Sync requests that were queued while clients were idle also count towards the sync's
+        // minimum rate.
         if sync.pace.is_busy() && sync.pace.is_behind() {
             self.array.promote_syncs(out);
         }
