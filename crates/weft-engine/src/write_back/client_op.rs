@@ -17,7 +17,8 @@ use crate::volume::Volume;
 
 impl WriteBack {
     /// Handles a request that touches pages. The request is queued behind requests that wait for
-    /// room (pages below the dirty limit), if it needs room itself or overlaps one of them.
+    /// room (further pages that the dirty limit permits), if it needs room itself or overlaps one
+    /// of them.
     pub(super) fn arrive(&mut self, id: OpId, volumes: &mut [Volume], out: &mut Outbox) {
         let op = self.op(id);
         let (volume, pages) = (op.volume, op.pages.clone());
@@ -77,8 +78,8 @@ impl WriteBack {
     }
 
     /// Largest number of pages for which write-back can make room: the dirty limit minus the pages
-    /// of volumes with failing write-back. A write of more than half of that is sent to its volume
-    /// at once, and so does not wait until another volume's member is repaired.
+    /// of volumes with failing write-back. A write of more than half of this number is sent to its
+    /// volume at once, so that it does not wait until another volume's member is repaired.
     fn room_max(&self) -> u64 {
         let failing = self.volumes.iter().filter(|cached| cached.failing.is_some());
         let stuck: u64 = failing.map(|cached| self.cache.inode_counts(cached.inode).total()).sum();
@@ -104,8 +105,8 @@ impl WriteBack {
         self.lock_above(id, writes, volumes, out);
     }
 
-    /// Starts requests that wait for pages below the dirty limit, in order, as long as there are
-    /// such pages.
+    /// Starts requests that wait for room under the dirty limit, in order, as long as there is
+    /// room.
     pub(super) fn admit_waiting(&mut self, volumes: &mut [Volume], out: &mut Outbox) {
         while let Some(id) = self.waiting.front().copied() {
             let pages = self.op(id).pages.clone();
@@ -118,7 +119,7 @@ impl WriteBack {
         }
     }
 
-    /// Fails the writes to volume `index` that wait for pages below the dirty limit, because the
+    /// Fails the writes to volume `index` that wait for room under the dirty limit, because the
     /// volume cannot be written and its pages stay dirty.
     pub(super) fn refuse_waiting(
         &mut self,
@@ -312,7 +313,7 @@ impl WriteBack {
         self.flush_those_written(volumes, out);
     }
 
-    /// Sends the flushes to their volumes for which all pages are written.
+    /// Sends each flush with no unwritten pages left to its volume.
     pub(super) fn flush_those_written(&mut self, volumes: &mut [Volume], out: &mut Outbox) {
         let forgets = mutant::is(out.planted, Mutant::FlushMissesWriteback);
         for index in 0..self.volumes.len() {

@@ -2,11 +2,11 @@
 //! content that is newer than the members'.
 //!
 //! A write of parts of pages goes through to the volume. If such a page is dirty in the cache, the
-//! members have an older version of it: writing the part there could, after a crash, expose a page
-//! or a sector that never existed. The part is therefore changed in the cached page, which will be
-//! written anyway, and only the rest of the write goes to the volume. With FUA everything is
-//! flushed before the reply. A page with content that is already in a write-back buffer needs none
-//! of this, because the write to the volume comes after that of the buffer.
+//! members have an older version of it: a write of the part to the members could, after a crash,
+//! expose a page or a sector that never existed. The part is therefore changed in the cached page,
+//! which will be written anyway, and only the rest of the write goes to the volume. With FUA
+//! everything is flushed before the reply. A page with content that is already in a write-back
+//! buffer needs none of this, because the volume gets the write after that of the buffer.
 //!
 //! ```text
 //! lock above ─▶ parts of dirty pages changed here ─▶ rest to volume ─▶ answered
@@ -30,7 +30,7 @@ use crate::volume::Volume;
 /// may be dirty in the cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Edges {
-    /// The whole range is sent to the volume, or was. No page is changed in the cache before that.
+    /// The whole range is sent to the volume, before any page is changed in the cache.
     #[default]
     Below,
     /// The volume flushes first; after that, pages are changed in the cache.
@@ -195,8 +195,8 @@ impl WriteBack {
         }
     }
 
-    /// Ends a request that was sent to its volume, after the volume has released its lock on the
-    /// range.
+    /// Ends a request that goes to its volume before it is answered. The request holds no lock
+    /// below any more.
     pub(super) fn through_over(
         &mut self,
         id: OpId,

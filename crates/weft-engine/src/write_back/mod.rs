@@ -2,10 +2,9 @@
 //! the volumes later.
 //!
 //! One pool of dirty pages of 4 KiB serves all volumes of an engine. [`crate::page_cache`] decides
-//! which pages are dirty, when they are written, and in which runs. The simulator's processes write
-//! into the same code; here, a volume corresponds to one device with one file on it. This layer
-//! adds the path of client requests: the frames of pages ([`memory`]), reads, and the order of
-//! requests.
+//! which pages are dirty, when they are written, and in which runs. The simulator's processes use
+//! the same code; here, a volume corresponds to one device with one file on it. This layer adds the
+//! path of client requests: the frames of pages ([`memory`]), reads, and the order of requests.
 //!
 //! - A **write** of whole pages is copied into frames of the cache, and answered as soon as the
 //!   throttle lets its client continue ([`writer`]). Before that it waits for room: the number of
@@ -88,10 +87,11 @@ pub(crate) struct WriteBack {
     pages: u64,
     ops: Vec<Option<Op>>,
     free: Vec<u32>,
-    /// Requests that wait for room, that is, until enough pages are below the dirty limit; and
-    /// later requests that must not overtake them.
+    /// Requests that wait for room, that is, until the dirty limit permits enough further pages;
+    /// and later requests that must not overtake them.
     waiting: VecDeque<OpId>,
-    /// Number of pages of writes that were admitted below the dirty limit but are not dirty yet.
+    /// Number of pages of writes for which there was room under the dirty limit, and that are not
+    /// dirty yet.
     reserved: u64,
     /// Requests to send to volumes at the start of the next turn.
     issues: Vec<Issue>,
@@ -120,15 +120,15 @@ struct Cached {
     resident: Resident,
     above: Ranges,
     below: Ranges,
-    /// Flushes that wait for pages, each with the last epoch (interval between flushes) of which
-    /// the pages have to be written.
+    /// Flushes that wait for pages, each with an epoch (interval between flushes): the pages of
+    /// this and all earlier epochs have to be written.
     flushes: Vec<(OpId, u64)>,
     /// Page at which the search for the next run to write starts, for a flush or to make room.
     cursor: u64,
     /// Time at which the page cache's flusher is called next.
     flusher_at: Option<Time>,
-    /// Error of the last write of dirty pages to the volume, if it failed, and the time before
-    /// which no other one starts. The time is `None` once another one has started.
+    /// Error of the last write of dirty pages to the volume, if it failed, and the earliest time of
+    /// the next attempt. The time is `None` once the next attempt has started.
     failing: Option<(ReplyError, Option<Time>)>,
     /// Whether a notice is sent when the next write-back fails.
     tells_of_failure: bool,
@@ -625,7 +625,7 @@ impl WriteBack {
         while let Some(wake) = self.cache.wake() {
             match wake {
                 Wake::Flusher(bdi) => {
-                    // Devices have the order of volumes.
+                    // Device numbers follow the order of volumes.
                     let cached = &mut self.volumes[bdi.0 as usize];
                     assert_eq!(cached.bdi, bdi);
                     cached.flusher_at = Some(now);

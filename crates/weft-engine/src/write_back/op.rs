@@ -83,8 +83,8 @@ pub(super) struct WriteOut {
     pub(super) buffer: Frame,
     /// Whether an operation waits until this run is written.
     pub(super) sync: bool,
-    /// Parts of the run, in pages, that are written to the volume. Pages that were replaced there
-    /// meanwhile are left out.
+    /// Parts of the run, in pages, that are written to the volume. Pages that were replaced on the
+    /// volume meanwhile are left out.
     pub(super) parts: Vec<Range<u64>>,
     /// Number of parts of the run that the volume has not answered.
     pub(super) pending: usize,

@@ -14,14 +14,14 @@ use std::ops::Range;
 use super::op::Pinned;
 use crate::contract::frame::Frame;
 
-/// Page with content in the cache that is newer than on the members, or was until just now.
+/// Page in the cache: it is dirty, is being written, or is in use by a client request.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Page {
     pub(super) frame: Frame,
     /// Epoch (interval between two flushes) in which the page became dirty; `None` if it is not
     /// dirty.
     pub(super) dirty: Option<u64>,
-    /// Epoch (interval between two flushes) in which the data became dirty that is being written;
+    /// Epoch (interval between two flushes) in which the data that is being written became dirty;
     /// `None` if the page is not being written.
     pub(super) written: Option<u64>,
     /// Whether the data being written has been copied to a buffer, so that changes of the frame do
@@ -259,8 +259,8 @@ impl Resident {
         self.pages.values().all(|page| page.dirty.is_none_or(|dirty| dirty > epoch))
     }
 
-    /// Oldest epoch in which data became dirty that is being written to pages of a range; `None` if
-    /// no page of the range is being written.
+    /// Oldest epoch of the data that is being written from pages of a range, that is, in which that
+    /// data became dirty; `None` if no page of the range is being written.
     pub(super) fn oldest_written(&self, pages: Range<u64>) -> Option<u64> {
         self.pages.range(pages).filter_map(|(_, page)| page.written).min()
     }

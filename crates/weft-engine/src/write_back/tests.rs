@@ -486,7 +486,8 @@ fn course(seed: u64, bug: Option<crate::mutant::Mutant>) -> [u64; 4] {
                 let flags = Flags { preflush: true, ..Flags::NONE };
                 let at = rig.below(sectors / SECTORS) * SECTORS;
                 rig.ask(volume, RequestOp::Write, at, SECTORS.min(sectors - at), flags);
-                // Its position among overlapping requests is determined by the end of its preflush.
+                // The position of a request among overlapping requests is determined by the end of
+                // its preflush.
                 rig.finish();
             }
             10 => {
@@ -832,7 +833,7 @@ fn a_knob_of_the_pool_holds_for_all_volumes_and_one_of_a_part_for_its_own() {
     let error = rig.set(0, Knob::MinRatio(31)).unwrap_err().to_string();
     assert!(error.contains("found 31, expected at most max_ratio, which is 30"), "{error}");
     assert!(rig.set(9, Knob::MinRatio(1)).is_err());
-    // The same holds at the start.
+    // At the start, the ratios are checked likewise.
     let with =
         |min| Knobs { ratios: BdiRatios { min, ..BdiRatios::default() }, ..Knobs::default() };
     let start = |min| super::tune::check_start(&[with(60), with(min)], 64);
@@ -899,9 +900,9 @@ fn without_periodic_work_nothing_is_written_below_the_background_threshold() {
     assert_eq!(rig.dirty(), (0, 0));
 }
 
-/// Sets up a run of four pages of which two parts are in flight: the page between them was replaced
-/// on the volume while the run waited. Returns the flush that requested the run, and the indexes of
-/// the parts among the outstanding jobs.
+/// Sets up a run of four pages with two parts in flight: the page between them was replaced on the
+/// volume while the run waited. Returns the flush that requested the run, and the indexes of the
+/// parts among the outstanding jobs.
 fn in_two_parts(rig: &mut Rig) -> (u64, [usize; 2]) {
     let computed = |rig: &mut Rig| {
         while let Some(at) = rig.jobs.iter().position(|it| matches!(it.work, Work::Compute(_))) {

@@ -80,7 +80,7 @@ impl WriteBack {
     /// Pages that the attempt could not write; `None` while some pages have not been tried.
     ///
     /// Flushes that run beside a drain mark failed pages and write them again; the drain does not
-    /// wait for that. A stop gives up no page while it is under writeback.
+    /// wait for these writes. A stop gives up no page that is under writeback.
     fn tried(&self, index: usize, planted: Option<Mutant>) -> Option<Vec<u64>> {
         let Cached { trying, resident, inode, .. } = &self.volumes[index];
         let trying = trying.as_ref()?;

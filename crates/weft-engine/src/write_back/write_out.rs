@@ -53,7 +53,7 @@ impl WriteBack {
                 return None;
             }
             *again = None;
-            // The pages that failed were replaced on the volume meanwhile.
+            // All pages that could not be written were meanwhile replaced on the volume.
             if self.cache.pool().bdi_counts(cached.bdi).total() == 0 {
                 cached.failing = None;
             }

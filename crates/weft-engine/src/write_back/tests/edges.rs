@@ -4,8 +4,8 @@ use super::super::edges::Edges;
 use super::super::op::ClientOp;
 use super::*;
 
-/// A request with a preflush takes effect after the flush, and those that arrive after it and touch
-/// the same pages take effect after it.
+/// A request with a preflush takes effect after the flush. Later requests that touch the same pages
+/// take effect after that request.
 #[test]
 fn a_write_waits_behind_an_earlier_one_that_has_yet_to_flush() {
     let mut rig = Rig::new(1, 64, 1024);
