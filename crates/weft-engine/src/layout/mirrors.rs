@@ -352,15 +352,15 @@ mod tests {
 
     const CHUNK: Sectors = Sectors(8);
 
-    /// Slot, and chunk of its member.
-    type Place = (u16, u64);
+    /// Slot of a member, and chunk number on the member.
+    type MemberChunk = (u16, u64);
 
     fn mirrors(layout: u32, members: u16, rows: u64) -> Mirrors {
         Mirrors::raid10(layout, members, CHUNK, Sectors(rows * CHUNK.0 + 3)).unwrap()
     }
 
     /// Places of a chunk's copies.
-    fn places(mirrors: &Mirrors, chunk: u64) -> Vec<Place> {
+    fn places(mirrors: &Mirrors, chunk: u64) -> Vec<MemberChunk> {
         let copies = mirrors.copies(Sectors(chunk * CHUNK.0 + 5));
         let place = |copy: &Copy| {
             assert_eq!(copy.sector.0 % CHUNK.0, 5);
@@ -373,7 +373,7 @@ mod tests {
     #[test]
     fn copies_lie_where_the_kernel_puts_them() {
         let s = 5;
-        let rows: [(u32, u16, [&[Place]; 4]); 8] = [
+        let rows: [(u32, u16, [&[MemberChunk]; 4]); 8] = [
             (
                 0x102,
                 4,
