@@ -1,24 +1,30 @@
 //! Bad-block log of a member: the data sectors of the member that hold no valid data.
 //!
-//! | A range is recorded when | and then |
-//! |---|---|
-//! | a recovery cannot compute it for the member that it fills, because too many others cannot be read there | the recovery goes on, and the range is an error for readers, instead of the whole member missing |
-//! | a member in sync fails to write it, also on its own | the others are read, instead of the whole member failing; if they do not give it, the client gets an error |
-//! | a member in sync wrote it after a read error and cannot read it back | the same |
+//! A range is recorded in three cases:
+//!
+//! - The recovery of a member cannot compute the range, because too many other members cannot be
+//!   read there. The recovery goes on, and readers of the range get an error; without the record
+//!   the whole member would be missing.
+//! - A write of the range fails on a member in sync, also when the range is written on its own. The
+//!   other members are read there, and the member stays in use. If the other members cannot supply
+//!   the data, the client gets an error.
+//! - A range of a member in sync was rewritten after a read error, and cannot be read back. The
+//!   consequences are those of a failed write.
 //!
 //! A range is cleared when it is written, by a client or by a correction.
 //!
-//! The log is written before the superblocks of the next superblock update. Until then no
+//! The log is written before the superblocks of the next superblock update. Until that update, no
 //! superblock records a recovery offset past a range that was added to the log of a member under
-//! recovery, and no write is acknowledged after a member in sync missed one. A cleared range waits
-//! for the next update, which the end of a sync and a stop of the array request: the write of the
-//! log is durable after all earlier writes, and an entry that is still on the member costs only a
-//! reconstruction.
+//! recovery; and after a member in sync missed a write, no write is acknowledged. The removal of a
+//! range from the log may wait for the next update, which the end of a sync and a stop of the array
+//! request: an entry that is still on the member costs only a reconstruction, and the log without
+//! the entry is durable only after all earlier writes.
 //!
-//! A member fails if its log has no room for a range. (Linux 6.12 may then forget a part of it.) A
-//! mirror's last copy is not recorded. A member under recovery, and a replacement, fail at any
-//! write error. md no longer writes to an entry of a member that had a write error; here each write
-//! and each sync tries again, because a drive may have another sector for it by then.
+//! A member fails if its log has no room for a range. (Linux 6.12 may then forget part of the
+//! range.) The last copy of a mirror is not recorded as bad. A member under recovery, and a
+//! replacement, fail at any write error. After a write error of a member, md no longer writes to
+//! the member's recorded ranges; weft tries again with each write and each sync, because the drive
+//! may have remapped the sectors by then.
 //!
 //! Source   md-badblocks.md §2 to §5
 
@@ -118,7 +124,7 @@ impl BadLog {
 
 impl Array {
     /// Records that `sectors` of the data of the member at `position` hold no valid data. Returns
-    /// whether the member's log has room for that. For a member in sync, no write is acknowledged
+    /// whether the member's log has room for them. For a member in sync, no write is acknowledged
     /// before the log is written. `lost` tells that the other members cannot supply the data
     /// either.
     pub(crate) fn records_bad(

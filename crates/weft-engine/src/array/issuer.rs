@@ -1,8 +1,9 @@
 //! Issuer of a request or command to a volume: where its answer and its frames go.
 //!
-//! Answers and frames of a client's request go to the engine's outputs. Those for the write-back
-//! cache are collected instead, and the cache takes them once per turn ([`Outbox::take_returned`]).
-//! A part of a resync is notified when its range is locked, and gets no answer.
+//! Answers and frames of a client's request go to the engine's outputs. Answers and frames for the
+//! write-back cache are collected instead, and the cache takes them once per turn
+//! ([`Outbox::take_returned`]). A part of a resync is notified when its range is locked, and gets
+//! no answer.
 
 use weft_units::ClientId;
 

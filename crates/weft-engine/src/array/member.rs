@@ -51,15 +51,15 @@ pub(crate) struct Member {
     /// a slot.
     pub(crate) number: u32,
     pub(crate) slot: Option<Slot>,
-    /// Slot of the member that this one is filled to replace. This member has no `slot` of its own
-    /// until it takes over that slot.
+    /// Slot that this member, as a replacement, is filled to take over from another member. The
+    /// member's own `slot` is `None` until then.
     pub(crate) replaces: Option<Slot>,
     pub(crate) state: MemberState,
     /// Whether a request to the member has been outstanding for longer than the knob `read_around`,
     /// so that other members are read in place of this one where possible.
     pub(crate) stalled: bool,
-    /// Time at which the next read is to be given up that was sent to the member before it stalled
-    /// and is not answered yet; `None` if there is no such read.
+    /// Earliest time at which a read is to be given up that was sent to the member before it
+    /// stalled and has no answer yet; `None` if there is no such read.
     pub(crate) gives_up_at: Option<Time>,
     /// Ranges of the member that hold no valid data.
     pub(crate) bad: BadLog,
@@ -310,7 +310,7 @@ impl Member {
         MemberSnapshot {
             member: self.info.index,
             label: self.info.label.clone(),
-            // Only metadata gives a member a place in an array.
+            // A member without metadata has no slot in an array.
             slot: self.slot.filter(|_| self.superblock.is_some()),
             dev_number: self.number,
             replaces: self.replaces,

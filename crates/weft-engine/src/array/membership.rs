@@ -153,8 +153,8 @@ impl Membership {
         mutant::is(self.planted, mutant)
     }
 
-    /// Recomputes the sets of slots from the states of `members`. Members with other slots, which
-    /// the array has in the other geometry of a reshape, do not count.
+    /// Recomputes the sets of slots from the states of `members`. Members at slots that exist only
+    /// in the other geometry of a reshape do not count.
     pub(crate) fn recount(&mut self, members: &[Member]) {
         let slots = self.slots;
         let has_slot = |member: &Member| member.slot.is_some_and(|slot| slots.contains(slot));
@@ -268,10 +268,10 @@ impl Membership {
         slots.ascending().filter(|slot| self.bad_in(*slot, sectors).is_some()).collect()
     }
 
-    /// Slots that a recovery of `sectors` fills, if sectors that cannot be computed can be recorded
-    /// as bad there: those with a member that is being rebuilt and has not reached the end of
-    /// `sectors`, and those with a member that is being replaced. `None` if a member that is filled
-    /// has no bad-block log, or if the array is broken.
+    /// Slots that a recovery of `sectors` fills: slots with a member that is being rebuilt and has
+    /// not reached the end of `sectors`, and slots with a member that is being replaced. `None` if
+    /// sectors that cannot be computed could not be recorded as bad, because a member that is
+    /// filled has no bad-block log or the array is broken.
     pub(crate) fn records_unrecovered(&self, sectors: SectorRange) -> Option<SlotSet> {
         let rebuilt = self.present.without(self.in_sync(sectors.end())).without(self.replaced);
         let all_can = rebuilt.without(self.with_bad_log).is_empty()

@@ -3,9 +3,9 @@
 //! A personality asks the array which members can be read and written, and reports failures to it.
 //!
 //! Superblock updates are in `superblock_update`, the clean state and the leases of writes in
-//! `write_intent`, members without space in `space`, members that are added, removed or return in
-//! `spare`, members that are replaced while they work in `replace` and `twin`, their bad blocks in
-//! `bad_blocks`, and changes of the geometry in `reshape`.
+//! `write_intent`, and members without space in `space`. The addition, removal and return of
+//! members are in `spare`, the replacement of members that still work in `replace` and `twin`, the
+//! bad blocks of members in `bad_blocks`, and changes of the geometry in `reshape`.
 //!
 //! Source   md-raid.md §6
 
@@ -100,8 +100,9 @@ pub(crate) struct Array {
     /// Client requests for which all member flushes have ended, each with the result of the
     /// flushes.
     flushed: Vec<(RequestId, Result<(), Fault>)>,
-    /// Result of the last round of member flushes. It is an error only if a member failed to flush
-    /// that the array cannot run without; any other such member is failed instead.
+    /// Result of the last round of member flushes. The result is an error only if the flush failed
+    /// on a member that the array cannot run without; any other member with a failed flush is
+    /// failed instead.
     flush_result: Result<(), Fault>,
     corrections: Corrections,
     /// Number of flushes requested so far to make corrected strips durable.
@@ -109,9 +110,9 @@ pub(crate) struct Array {
     /// Whether `resync_from` is set only because members had no space, while the array still has
     /// redundancy.
     resyncs_for_space: bool,
-    /// First sector of the array from which copies may differ because a member that the array
-    /// cannot run without failed to write its copy while another member wrote one; `None` if there
-    /// is none.
+    /// First sector of the array from which copies may differ: one member has written its copy
+    /// there, and another one, which the array cannot run without, failed to write its own. `None`
+    /// if there is no such sector.
     unwritten_from: Option<Sectors>,
     /// Slots of members that may lack data because of a write for which they had no space, at a
     /// level that does not keep such data to write it later. Only a resync makes these members
@@ -190,7 +191,8 @@ impl Array {
         let mut roles: Vec<Role> = (0..numbers).map(role_of).collect();
         for replacement in &assembly.replacements {
             let member = filled_beside(replacement, layout);
-            // The binding may have been cut off before any other superblock recorded it.
+            // A crash may have cut off the binding of the replacement before any superblock but the
+            // replacement's own recorded it.
             set_role(&mut roles, member.number, Role::Active(replacement.slot));
             members.push(member);
         }
@@ -217,7 +219,8 @@ impl Array {
         } else {
             CleanState::Clean
         };
-        // With parity, requests may be parts of blocks, which the stripe cache reads and rewrites.
+        // With parity, a request may cover a part of a logical block: the stripe cache reads and
+        // rewrites the rest.
         let blocks = members.iter().map(|member| member.info.logical_block);
         let block = blocks.max().filter(|_| layout.parity().is_none());
         let intent = WriteIntent::new(clean_state, now);
@@ -237,7 +240,8 @@ impl Array {
         array.recount();
         array.index_members();
         array.continue_reshape(assembly.reshape.as_ref());
-        // Recorded before the first write, because a crash from now on must find the array dirty.
+        // The dirty state is recorded before the first write, because a crash from now on must find
+        // the array dirty.
         if says_dirty && !array.membership.read_only {
             let number = array.want_update();
             array.intent.state = CleanState::BecomingDirty(number);
@@ -484,8 +488,8 @@ impl Array {
         if let Some(role) = self.roles.get_mut(number) {
             *role = Role::Faulty;
         }
-        // Before the superblock update that records the failure: the array may be stopped right
-        // after it.
+        // A resync for lack of space is cancelled before the superblock update that records the
+        // failure, because the array may be stopped right after that update.
         if !self.members.iter().any(|member| member.full_since.is_some()) {
             let left_agree = if self.missed_for_space.is_empty() {
                 self.membership.degraded() > 0
@@ -507,9 +511,9 @@ impl Array {
         slot.is_some_and(|slot| by_count || self.membership.breaks(slot))
     }
 
-    /// Whether the member at `position` may be failed although it still answers. A member with a
-    /// superblock that records another one as failed, which has returned since, may not: after a
-    /// restart each of the two would record the other as failed, as if both had been used alone.
+    /// Whether the member at `position` may be failed although it still answers. A member may not
+    /// be failed if its superblock records as failed another member that has returned since: after
+    /// a restart each of the two would record the other as failed, as if both had been used alone.
     fn may_do_without(&self, position: usize) -> bool {
         let member = &self.members[position];
         let records = |other: &Member| {
@@ -731,7 +735,7 @@ fn set_role(roles: &mut Vec<Role>, number: u32, role: Role) {
     roles[number] = role;
 }
 
-/// Bad-block log of a member as it was found.
+/// Bad-block log of a member, with the list that assembly found on the member.
 fn bad_log_of(member: &crate::assemble::Member) -> BadLog {
     let is_list = member.superblock.features().contains(Features::BADBLOCKS);
     BadLog::new(member.bad_blocks(), is_list)

@@ -24,8 +24,8 @@ use crate::sched::request::{MemberRequest, MergeKind};
 /// Recipient of the `Done` of a token.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Owner {
-    /// The parts of which a member request consists, each with its own recipient: the first part,
-    /// and the chain of those that were merged with it.
+    /// A member request made of one or more parts, each with its own recipient: the recipient of
+    /// the first part, and the chain of the recipients of parts that were merged with it.
     Parts(CompletionTarget, Chain),
     /// A client's read or write that was passed to a member unchanged.
     Passed(PassedRequest),
@@ -96,8 +96,8 @@ pub(crate) struct Outstanding {
     pub(crate) at_member: bool,
     /// Receipt from the scheduler; `None` if the request did not pass through a scheduler.
     pub(crate) scheduled: Option<Receipt>,
-    /// Whether the owner was already told that the request failed. Until it is done, the member may
-    /// still use its memory, so the frames remain in use.
+    /// Whether the owner was told early, before the request was done, that the request failed. The
+    /// member may use the request's memory until the request is done, so the frames remain in use.
     pub(crate) detached: bool,
 }
 
@@ -183,8 +183,8 @@ impl Outbox {
 
     /// Sends a read or write with `parts` as its memory, or appends it to the member's last request
     /// in the same direction if that is possible.
-    // Inlined down to the token's entry, which is then built in place: a stripe sends four
-    // requests.
+    // A stripe sends four requests, so this function is inlined, and the token's entry is built in
+    // place.
     #[inline(always)]
     pub(crate) fn stage(
         &mut self,
@@ -311,7 +311,8 @@ impl Outbox {
             let again = mutant::is(self.planted, Mutant::DispatchedTwice).then(|| op.clone());
             self.outputs.push_back(Output::Submit { token, member: to, op, attr });
             if let Some(op) = again.filter(|_| scheduled.is_some()) {
-                // The second request of a command has no owner to report to.
+                // The owner of the command gets its answer from the first request; the second one,
+                // a planted bug, reports to no owner.
                 let out = Outstanding::new(volume, Some(to), writes(&op), owner, self.now);
                 let out = Outstanding { requests: 0, at_member: false, detached: true, ..out };
                 let token = self.issue(out);
@@ -340,7 +341,7 @@ impl Outbox {
         waiting
     }
 
-    /// Moves the waiting sync requests of `member` out of the idle class, into none.
+    /// Moves the waiting sync requests of `member` from the idle class to the class `none`.
     pub(crate) fn promote_syncs(&mut self, member: &mut Member) {
         let idle =
             |it: &Waiting<Owner>| it.attr.origin == Origin::Sync && it.attr.class == Class::Idle;
@@ -597,7 +598,7 @@ impl Outbox {
             }
         }
         self.free.push(place as u32);
-        // Last, so that the record is copied only once, to the stack.
+        // The record is taken last, so that it is copied only once, to the stack.
         self.tokens[place].outstanding.take()
     }
 
@@ -658,8 +659,8 @@ impl Outbox {
         place
     }
 
-    /// Appends the outstanding request at index `place` to the list of its member's. Returns the
-    /// index of the request before it.
+    /// Appends the outstanding request at index `place` to the list of its member's requests.
+    /// Returns the index of the request before it.
     #[inline]
     fn append_to_member(&mut self, member: MemberIndex, place: u32) -> u32 {
         if self.of_members.len() <= member.index() {

@@ -123,8 +123,8 @@ impl Array {
             && self.to_replace.iter().any(|it| self.spare_for(*it).is_some())
     }
 
-    /// Position of the spare that can be bound for `replace`: the one that it names, or else one
-    /// that no replacement names. `None` if there is none.
+    /// Position of the spare that can be bound for `replace`: the spare that `replace` names, or,
+    /// if it names none, a spare that no other replacement names. `None` if there is none.
     fn spare_for(&self, replace: Replace) -> Option<usize> {
         let fits = |member: &Member| match replace.with {
             Some(with) => member.info.index == with,

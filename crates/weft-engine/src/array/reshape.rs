@@ -3,8 +3,7 @@
 //! A reshape copies the array from one geometry to another one on the same members. Below the
 //! *position* the array has the geometry after the reshape, above it the geometry before. The data
 //! of every member moves down by some distance at the same time, so that a copy is not written over
-//! its own source, and no backup is needed. These rules make every point of time a safe one for a
-//! crash:
+//! its own source, and no backup is needed. These rules make a crash safe at every point of time:
 //!
 //! - Data is copied in order of its array sectors, and a position is recorded only after a flush of
 //!   all members that began when everything below it was copied.
@@ -16,10 +15,10 @@
 //!   applies there.
 //!
 //! At position 0 no data that a restart reads has moved. If only a part of the members have
-//! recorded the beginning of a reshape, the next assembly therefore forgets it.
+//! recorded the beginning of a reshape, the next assembly therefore ignores that the reshape began.
 //!
-//! md records a position when it has to, and otherwise every ten seconds; a client that waits does
-//! not hurry it. weft records one also when a client waits, and after [`UNRECORDED_MAX`] units.
+//! md records a position when it has to, and otherwise every ten seconds, even while a client waits
+//! for one. weft also records a position when a client waits, and after [`UNRECORDED_MAX`] units.
 //!
 //! Source   md-reshape.md §3 to §5 (md: `reshape_request`, `raid5_start_reshape`)
 
@@ -132,8 +131,8 @@ impl Reshape {
         self.after.array_size()
     }
 
-    /// Number of sectors that one step of the copy writes on each member: full stripes of the
-    /// geometry after, as many as the larger of the two chunk sizes takes.
+    /// Number of sectors that one step of the copy writes on each member: the larger of the two
+    /// chunk sizes, which is a number of full stripes of the geometry after.
     ///
     /// Source   md-reshape.md §3
     pub(crate) fn unit_height(&self) -> Sectors {
@@ -226,7 +225,8 @@ impl Array {
         }
         self.membership_before = slots_of(&before, &self.membership);
         let mut reshape = Reshape::new(of, before);
-        // The freshest superblock may be the only one that has the position.
+        // The position may be recorded in the freshest superblock only, so an update records it in
+        // all.
         reshape.begins = (!self.membership.read_only).then(|| self.want_update());
         self.reshape = Some(Box::new(reshape));
         self.recount();
@@ -296,7 +296,8 @@ impl Array {
         std::mem::swap(&mut self.membership, &mut self.membership_before);
     }
 
-    /// Counts the slots of the geometry before, after the states of members changed.
+    /// Recomputes the membership of the geometry before the reshape, after the states of members
+    /// changed.
     pub(super) fn recount_before(&mut self) {
         let Some(reshape) = &self.reshape else { return };
         self.membership_before.recount(&self.members);
@@ -539,7 +540,7 @@ impl Array {
     }
 
     /// Begins the reshape to `after`, which [`Array::can_reshape`] returned: spares take the new
-    /// slots, and superblocks record it. Returns the geometry before.
+    /// slots, and superblocks record the reshape. Returns the geometry before.
     pub(crate) fn begin_reshape(&mut self, after: &Geometry) -> Geometry {
         let before = self.layout.as_ref().and_then(Layout::parity).cloned();
         let before = before.expect("only levels with parity are reshaped");
@@ -591,7 +592,8 @@ impl Array {
             member.end_moving();
         }
         (self.size, self.member_size) = (layout.array_size(), layout.member_size());
-        // Of parity that may be wrong, the sectors before the reshape mean nothing.
+        // `resync_from` is a data sector of the geometry before, which has no meaning in the
+        // geometry after the reshape. Therefore all parity counts as possibly wrong.
         if self.membership.resync_from.is_some() {
             self.membership.resync_from = Some(Sectors::ZERO);
         }

@@ -166,7 +166,10 @@ impl Array {
         Ok(true)
     }
 
-    /// Layout of an array that can be resized now.
+    /// Layout of the array if it can be resized now.
+    ///
+    /// # Errors
+    /// The reason why the array cannot be resized now; `what` names the change in the message.
     fn resizable(&self, what: &str) -> Result<Layout, ReplyError> {
         if self.membership.read_only || self.membership.broken {
             return Err(ReplyError::ReadOnly);
@@ -294,5 +297,5 @@ fn refused<T>(text: impl Into<String>) -> Result<T, ReplyError> {
     Err(ReplyError::Refused(text.into()))
 }
 
-/// The size of a member's data is a multiple of this: the largest logical block.
+/// Unit of the size of a member's data: the largest logical block, 4 KiB.
 const UNIT: Sectors = Sectors(8);

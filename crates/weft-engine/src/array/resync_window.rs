@@ -424,6 +424,6 @@ fn window_stripes(cache_stripes: u32) -> usize {
     WINDOW_STRIPES.min(cache_stripes as usize / 4).max(1)
 }
 
-/// Upper bound of the window: enough to keep every member busy with requests of half a megabyte (64
-/// stripes × 4 KiB × merged), and a quarter of the default cache.
+/// Upper bound of the window: enough to keep every member busy with large merged requests (64
+/// stripes × 4 KiB are 256 KiB per member), and a quarter of the default cache.
 const WINDOW_STRIPES: usize = 64;

@@ -81,8 +81,9 @@ impl Array {
         let taken_back = std::mem::take(&mut self.resyncs_for_space) && left_agree;
         if taken_back {
             self.membership.resync_from = None;
-            // Writes after space was found were covered by the resync that is now cancelled. A
-            // flush in flight may have started before those writes.
+            // The resync that is now cancelled would have covered writes since space was found. A
+            // flush in flight may have started before those writes, so another flush has to cover
+            // them.
             self.corrections = Corrections::Written;
         }
         taken_back

@@ -169,7 +169,7 @@ impl Array {
         let mut member = Member::new(info, Some(superblock), Some(slot), state, size);
         member.number = number;
         member.superblock_is_old = true;
-        // The bitmap does not tell of the bad blocks that the member had when it left.
+        // The bitmap does not record the bad blocks that the member had when it left.
         member.bad = BadLog::new(bad_blocks.clone(), !bad_blocks.is_empty());
         member.needs_bitmap();
         member.follows_bitmap = true;
@@ -293,11 +293,12 @@ impl Array {
     /// Whether a slot is empty and a spare may take it.
     ///
     /// The failure is recorded first, in an update of its own, as in md (`md_check_recovery` writes
-    /// superblocks before `remove_and_add_spares`). A superblock of version 0.90 has one number for
-    /// a slot, and a failed member is recognized by an update count that is behind by more than
-    /// one, because a crash may tear the last update. A spare is also recorded as a spare before it
-    /// takes a slot: until then its superblock may claim another slot, and a restart or `re-add`
-    /// would believe that claim while the data of this slot is being written.
+    /// superblocks before `remove_and_add_spares`). In superblocks of version 0.90 the failed
+    /// member and the spare have the same number, that of the slot. The failed member is then
+    /// recognized only by an update count that is behind by more than one, because a crash may cut
+    /// off the last update. A spare is also recorded as a spare before it takes a slot: until then
+    /// its superblock may claim another slot, and a restart or `re-add` would believe that claim
+    /// while the data of this slot is being written.
     pub(crate) fn can_fill_slots(&self) -> bool {
         self.failures_recorded()
             && self.slots.contains(&None)

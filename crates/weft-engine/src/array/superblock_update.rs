@@ -149,10 +149,10 @@ impl Array {
     /// Makes an array of version 0.90 that starts without a member record the failure by two
     /// updates, before a write is acknowledged and before a spare takes the slot.
     ///
-    /// The absent member may be ahead by one update, which a crash cut off for the others, so that
-    /// one update of the others gives them the same count. A spare that takes the slot gets the
-    /// absent member's number too, and only the update count tells the two apart: the absent
-    /// member's must be behind by more than one.
+    /// A crash may have cut off the last update after only the absent member was written. Then one
+    /// update of the other members gives them the same count as the absent member has. A spare that
+    /// takes the slot gets the absent member's number too, and only the update count tells the two
+    /// apart: the count of the absent member must be behind by more than one.
     pub(super) fn record_absent_members(&mut self) {
         let of_slots = |member: &Member| member.superblock().version() == Version::V0_90;
         let numbers_are_slots = self.members.iter().any(of_slots);
@@ -163,8 +163,8 @@ impl Array {
     }
 
     /// Whether every failure is recorded on the other members. In a broken array failures count as
-    /// not recorded: the member that broke the array by its failure may have failed in the very
-    /// update that was to record another failure.
+    /// not recorded: the failure that broke the array may have happened in the update that was to
+    /// record another failure.
     pub(crate) fn failures_recorded(&self) -> bool {
         self.updates.done >= self.updates.records_failures
             || self.is_planted(Mutant::AckBeforeSuperblock)
@@ -391,9 +391,9 @@ impl Array {
         }
     }
 
-    /// Writes a member's superblock with the present state. The exception is a member of which the
-    /// superblock with the last update count found no space: while members are brought up to date,
-    /// it gets exactly that superblock. Other members hold the same update count with the same
+    /// Writes a member's superblock with the present state. One case is an exception: if the member
+    /// had no space for the superblock with the last update count, it gets exactly that superblock
+    /// while members are brought up to date. The other members hold that update count with that
     /// content, and md trusts any of several superblocks with equal counts.
     fn write_superblock(&mut self, position: usize, out: &mut Outbox) {
         let member = &mut self.members[position];
@@ -490,18 +490,19 @@ impl Array {
     ) {
         let logging = self.updates.logging;
         if let Some(position) = position.filter(|_| logging) {
-            // Nothing would change about an array without redundancy.
+            // In an array without redundancy a failed write of the log counts as written: the
+            // member stays in use, and the state of the array does not change.
             self.members[position].bad.answered(result.is_ok() || !self.membership.is_redundant);
         }
         match (position, result) {
-            // The member itself is well. The update is repeated later, and nothing relies on it
-            // before then.
+            // The member still works. The update is repeated later, and nothing relies on the
+            // update before then.
             (Some(position), Err(Fault::NoSpace)) => {
                 self.retry_update_after(out.now);
                 let member = &mut self.members[position];
                 member.superblock_full_since.get_or_insert(out.now);
             }
-            // Retried once, because the error may be temporary.
+            // The write is retried once, because the error may be temporary.
             (Some(position), Err(Fault::Io))
                 if !self.members[position].is_faulty()
                     && self.members[position].attempt == Attempt::First =>

@@ -3,12 +3,13 @@
 //!
 //! A personality orders one write and gets one answer, after both members have answered. Thus a
 //! flush that follows the answer covers the replacement too, and the replacement holds every
-//! acknowledged write when it takes the slot. The answer is that of the member which is at the slot
-//! by then: the original's until the swap, and the replacement's after it, or after the original
-//! failed. A replacement that fails a write is failed, and the write counts as if there were none.
+//! acknowledged write when it takes the slot. The answer is that of the member at the slot when
+//! both have answered: the original until the swap, and the replacement after the swap or after the
+//! original failed. A replacement that fails a write is failed, and the write counts as if there
+//! were no replacement.
 //!
-//! The copy of a strip to a replacement ([`Array::stage_fill`]) is a write with one member, which
-//! the original has no part in. Discards are twin writes too.
+//! The copy of a strip to a replacement ([`Array::stage_fill`]) is a twin write that goes to the
+//! replacement only. Discards are twin writes too.
 //!
 //! Source   md-replace.md §1 (md: `ops_run_io`, `raid1_write_request`)
 
@@ -24,7 +25,7 @@ use crate::contract::token::RequestId;
 use crate::mutant::Mutant;
 use crate::sched::request::MemberRequest;
 
-/// Writes to replacements that are not over, by index.
+/// Twin writes in progress, by index.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Twins {
     entries: Vec<Option<Twin>>,
@@ -34,8 +35,8 @@ pub(super) struct Twins {
 /// Answer to a member request of a twin write, or to the whole write.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TwinAnswer {
-    /// Member that answered, or that counts for the slot; `None` for a copy to a replacement that
-    /// does not have the slot.
+    /// Member that answered; for the answer to the whole write, the member at the slot. `None` for
+    /// a copy to a replacement that does not have the slot.
     pub(crate) member: Option<MemberIndex>,
     pub(crate) result: Result<(), Fault>,
     /// Whether the request of `member` was given up.
@@ -62,7 +63,8 @@ struct Twin {
     /// Member at the slot when the write was ordered; `None` if the write is a copy.
     original: Option<MemberIndex>,
     replacement: MemberIndex,
-    /// Results of the original and of the replacement, each with whether its request was given up.
+    /// Results of the original and of the replacement. The flag of each is true if the member's
+    /// request was given up.
     results: [(Result<(), Fault>, bool); 2],
     /// Number of members that have not answered.
     pending: u32,
@@ -93,7 +95,7 @@ pub(crate) fn is_twin(part: CompletionTarget) -> bool {
     part.kind == TWIN
 }
 
-/// Kind of the parts of twin writes. Personalities number theirs from 0.
+/// Kind of the parts of twin writes. Personalities number the kinds of their parts from 0.
 const TWIN: u32 = u32::MAX;
 
 impl Twins {

@@ -1,16 +1,17 @@
 //! Write errors of members that the array needs: which copies may differ, and when they are
 //! resynced.
 //!
-//! A member in sync that fails a write has bad blocks from then on ([`super::bad_blocks`]). Without
-//! a log for them it is failed. A member that the array needs stays in use, as in md, and the
-//! client gets the error. If another member has written its copy of the same sectors, two valid
-//! copies may now differ. The array stays dirty from the first such sector on and keeps the bits of
-//! the range. Thus reads agree, because they take the first copy, and the copies are compared after
-//! the next start.
+//! A member in sync that fails a write gets bad blocks ([`super::bad_blocks`]). If the member has
+//! no log for them, it is failed, unless the array needs the member. A member that the array needs
+//! stays in use, as in md, and the client gets the error. If another member has written its copy of
+//! the same sectors, two valid copies may now differ. Therefore the array stays dirty from the
+//! first such sector on and keeps the bits of the range. Until the copies are compared after the
+//! next start, every read takes the first copy, so that reads agree with each other.
 //!
 //! A resync would probably fail at the same bad sector again. Therefore it waits until every slot
 //! has an in-sync member: then a member that fails the write again can be failed, and the resync
-//! ends. If that does not happen, the resync runs once at each start.
+//! ends. As long as a slot has no in-sync member, the resync runs once at each
+//! start.
 //!
 //! Source   weft's own for the dirty state; md keeps the member (`raid10_error`) and marks the bit
 //!          as needed (`md_bitmap_endwrite`), but clears it after the next clean assembly
@@ -46,7 +47,7 @@ impl Array {
             Some(sector) => Some(unwritten.unwrap_or(sector).min(sector)),
             None => unwritten,
         };
-        // With the resync its reasons are gone.
+        // The reasons for the resync end with the resync.
         let is_dirty = self.membership.resync_from.is_some();
         self.resyncs_for_space &= is_dirty;
         if !is_dirty {

@@ -16,9 +16,10 @@
 //! member is skipped if all of its writes are durable, and a flush that started after the member's
 //! last write completed also serves later requests. A member is *dirty* from the time that it joins
 //! until its first successful flush, and from then on after each completed write without FUA, be it
-//! data, metadata or a discard. It becomes clean when a flush succeeds that started after all of
-//! these. A flush that fails leaves it dirty. Writes in flight when a flush starts are not covered.
-//! Except with `serial`, a request waits for at most two flushes of a member.
+//! data, metadata or a discard. The member becomes clean when a flush that started after all of
+//! these writes succeeds. A flush that fails leaves the member dirty. Writes in flight when a flush
+//! starts are not covered. Except with `serial`, a request waits for at most two flushes of a
+//! member.
 //!
 //! Inputs   requests as they arrive, the members and their writes, the end of each member flush
 //! Answer   member flushes to send, the requests that are served
@@ -41,8 +42,8 @@ use crate::mutant::{self, Mutant};
 #[derive(Clone, Copy, Debug)]
 pub struct Unflushed {
     /// Number of completed writes that were not durable by themselves. The content from before the
-    /// engine started counts as one, and so does each failed flush, as if its writes had just been
-    /// made.
+    /// engine started counts as one write. Each failed flush also counts as one, because the writes
+    /// that it was to cover are still not durable.
     written: u64,
     /// Value that `written` had at the start of the last successful flush.
     flushed: u64,
@@ -91,7 +92,7 @@ pub struct FlushCounts {
 #[derive(Clone, Debug)]
 struct Round<R> {
     requests: Vec<R>,
-    /// Number of members of which this round of flush requests still needs a flush.
+    /// Number of members with a flush that this round of flush requests still waits for.
     pending: usize,
     result: Result<(), Fault>,
 }
@@ -130,8 +131,9 @@ impl Unflushed {
         if succeeded {
             self.flushed = self.flushed.max(at_start.written);
         } else {
-            // Another flush that was in flight with the failed one may not cover the same writes
-            // either. It started before this count, so its success does not make the member clean.
+            // Another flush of the member may have been in flight at the same time, and may not
+            // cover the writes of the failed flush either. That flush took its count of writes
+            // before this increment, so its success does not make the member clean.
             self.written += 1;
         }
         assert!(self.flushed <= self.written, "only what was written is flushed");

@@ -19,8 +19,8 @@
 //!
 //! Source   md-raid.md §6.4, md-ondisk.md §3.5 (md: `md_bitmap_startwrite`,
 //!          `md_bitmap_daemon_work`)
-//! Unlike md: a flush of all members before a bit is cleared, and the pages of a first write in the
-//!          round of the header, before the superblocks and not after them
+//! Unlike md: all members are flushed before a bit is cleared, and the pages for a first write are
+//!          written in the round of the header, before the superblocks and not after them
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -506,7 +506,8 @@ impl Array {
     // Runs.
 
     /// Whether bits may be cleared with the present members: every slot must have an in-sync
-    /// member, and superblocks must record every failed one, which the flush before did not cover.
+    /// member, and superblocks must record every failed member, because the flush before did not
+    /// cover it.
     fn may_clear(&self) -> bool {
         let membership = &self.membership;
         let is_whole = membership.is_whole() && self.failures_recorded();
@@ -748,7 +749,7 @@ impl Array {
                 member.lacks_bitmap |= all;
                 member.superblock_full_since.get_or_insert(out.now);
             }
-            // Retried once, because the error may be temporary.
+            // The write is retried once, because the error may be temporary.
             (Some(member), Err(Fault::Io)) if !member.is_faulty() && !round.second => {
                 member.lacks_bitmap |= all;
                 round.again.push(member.info.index);
@@ -758,7 +759,8 @@ impl Array {
                     self.fail_for(position, fault, out);
                 }
             }
-            // While a superblock update is due, space for the superblock is not known from this.
+            // While a superblock update is due, a bitmap write that succeeds does not show that
+            // there is space for the superblock.
             (Some(member), Ok(())) if !round.update && self.updates.done == self.updates.wanted => {
                 member.superblock_full_since = None;
             }

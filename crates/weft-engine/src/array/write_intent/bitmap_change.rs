@@ -10,8 +10,8 @@
 //!   before data is written until the last of these superblocks is written. After that the bitmap
 //!   stays in memory, unused, until the leases on its chunks are returned.
 //!
-//! Writes continue during the change. Writes that began before the bitmap existed are on no chunk
-//! of it, so no bit is cleared until the last of them is done.
+//! Writes continue during the change. Writes that began before the bitmap existed hold no lease on
+//! its chunks, so no bit is cleared until the last of these writes is done.
 //!
 //! Source   md's `update_array_info`, `location_store`; mdadm's `Grow_addbitmap`. Unlike md the
 //!          array is not suspended

@@ -4,8 +4,8 @@
 //! about to change, wait until the lease is granted, and return it after their last member write.
 //! There is one dirty state for the whole array: all leases wait for the same superblock update,
 //! and the array does not become clean while a lease is outstanding. With a write-intent bitmap
-//! (`bitmap`), a lease also waits for the bits of its range. An array without redundancy is not
-//! marked: leases are granted at once, and a stop only flushes.
+//! (`bitmap`), a lease also waits for the bits of its range. An array without redundancy is never
+//! marked clean or dirty: leases are granted at once, and a stop only flushes.
 //!
 //! Source   md-raid.md §6.5, reliability.md I5 (md: `md_write_start`, `md_write_end`, safe mode)
 
