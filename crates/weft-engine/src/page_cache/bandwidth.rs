@@ -40,9 +40,9 @@ impl Bandwidth {
         self.average
     }
 
-    /// Updates the estimate if it is due. It is due 200 ms after the last update if a flusher
-    /// calls, and one tick later if a throttled writer does (`by_writer`). Returns whether the
-    /// estimate was updated.
+    /// Updates the estimate if it is due. A call of a flusher updates it from 200 ms after the last
+    /// update on, and a call of a throttled writer (`by_writer`) from one tick later on. Returns
+    /// whether the estimate was updated.
     ///
     /// `written` and `dirtied` are the numbers of pages completed and dirtied so far. `start` is
     /// the tick in which the writer's call or the flusher's run began. An interval longer than a

@@ -665,10 +665,11 @@ impl PageCache {
     /// Sets whether a device's queue is congested. 2.6.24's flusher skips a congested device. When
     /// the congestion of any queue ends, all flushers and writers that wait for room are woken.
     ///
-    /// A disk's queue of that time is congested from 113 of its 128 requests until 103 (not
-    /// checked). A RAID 5 array is congested while its stripe cache has no free stripe. A stripe
-    /// that becomes free wakes no waiter; only room in a member's queue does. (The first of these
-    /// two rules was read in raid5.c of 2006 and 2008, the second is not checked.)
+    /// A disk's queue of that time becomes congested at 113 of its 128 requests, and uncongested at
+    /// 103 (not checked). A RAID 5 array is congested while its stripe cache has no free stripe. A
+    /// stripe that becomes free wakes no waiter; only room in a member's queue does. (The rule for
+    /// the congestion of the array was read in raid5.c of 2006 and 2008; the rule for waking is not
+    /// checked.)
     pub fn set_congested(&mut self, bdi: BdiId, congested: bool) {
         let before = std::mem::replace(&mut self.bdis[bdi.index()].congested, congested);
         if !before || congested {

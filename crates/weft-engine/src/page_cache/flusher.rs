@@ -73,8 +73,8 @@ struct Run {
 /// Condition for which the flusher waits in the middle of its work.
 #[derive(Clone, Copy, Debug)]
 enum Wait {
-    /// The run waits for room in any queue, at most until tick `until`. It ends then, unless it met
-    /// a congested queue (`goes_on`).
+    /// The run waits for room in any queue, at most until tick `until`. After the wait the run
+    /// ends, unless it met a congested queue (`goes_on`).
     Congestion { until: u64, goes_on: bool },
     /// The run waits until another pass has ended its turn on this file.
     Inode(InodeId),
@@ -305,7 +305,7 @@ impl Run {
             (Reason::Sync, _) => Some(self.start),
         };
         let Some(older_than) = older_than else {
-            // No file can have been dirty for that long yet.
+            // Less time than the expiry age has passed since the start, so no file is old enough.
             self.budget = 0;
             return;
         };

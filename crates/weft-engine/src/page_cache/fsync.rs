@@ -10,8 +10,9 @@
 //! block device by its last user. For durability the device must be flushed afterwards, which is
 //! outside the page cache.
 //!
-//! Source   experiments.md §1.1 (close of a block device), §1.7 step 1. The kernels differ in
-//!          one point: 2.6.24 has no marks, and also writes pages that are dirtied ahead of it
+//! Source   experiments.md §1.1 (close of a block device), §1.7 step 1. The kernels differ in one
+//!          point: 2.6.24 has no marks, and also writes pages that are dirtied ahead of the sync's
+//!          position
 
 use super::id::InodeId;
 use super::index::Marked;

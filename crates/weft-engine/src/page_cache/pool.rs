@@ -551,9 +551,9 @@ impl Pool {
         }
     }
 
-    /// Whether the device's flusher must write. It must if the number of dirty pages exceeds the
-    /// background threshold or, since patch 001, if the device's number exceeds the device's share
-    /// of that threshold.
+    /// Whether the device's flusher must write. The flusher must write if the number of all dirty
+    /// pages exceeds the background threshold or, since patch 001, if the number of the device's
+    /// dirty pages exceeds the device's share of that threshold.
     ///
     /// Source   writeback.md §2.5
     #[must_use]

@@ -230,8 +230,9 @@ impl World {
                 self.syncs.insert(0, sync);
             }
             SyncStep::Write(out) => {
-                // Marks of a file are shared: the first sync to reach a page writes it for all,
-                // also for a sync of the device, and the model does not know when that marks pages.
+                // Marks of a file are shared: the first sync to reach a page writes it for all
+                // syncs. A sync of the device marks pages too, at a time that the model does not
+                // know.
                 let of_file = |other: &&Sync| other.fsync.inode() == sync.fsync.inode();
                 let all: Vec<&Sync> =
                     self.syncs.iter().filter(of_file).chain(std::iter::once(&sync)).collect();

@@ -9,8 +9,9 @@
 //!
 //! ```text
 //! free run   up to half-way between the two thresholds no writer sleeps
-//! position   1.0 at the setpoint, 2.0 at free run, 0 at the hard limit; times a line per device,
-//!            times more where a device's pool is so low that it may run dry    position.rs
+//! position   ratio 1.0 at the setpoint, 2.0 at free run, 0 at the hard limit; multiplied by a
+//!            linear factor per device, and by a boost for a device with so few dirty pages that
+//!            it may run dry                                                    position.rs
 //! rate       every 200 ms: bandwidth of the device relative to the dirty rate  ratelimit.rs
 //! pause      pages ÷ (rate × position), 200 ms at most; next check             pause.rs
 //! hard limit position 0: the writer is held until fewer pages are dirty
@@ -174,7 +175,8 @@ impl ThrottleEpisode {
         };
         let held = if rules.waits_for_rate { judged.task_ratelimit == 0 } else { ratio == 0 };
         let (sleep, pace) = judged.decide(rules, held);
-        // A device without dirty pages is not the one that all writers wait for.
+        // With `waits_for_rate`, a held writer may continue if its device has no dirty pages,
+        // because then the pool is full of pages of other devices.
         let bearable = !held || (rules.waits_for_rate && bdi == 0);
         let look = Look { may_clear: !exceeded, bearable, background_due };
         let step = match sleep {

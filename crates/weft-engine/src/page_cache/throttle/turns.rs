@@ -9,18 +9,20 @@
 //!
 //! ```text
 //! credit   completed pages make room for as many new ones, and their writer is woken at once
-//! turn     a smooth 10 ms of all writers together where a file gathers as many pages between its
-//!          turns as a switch to it costs; otherwise twice as many pages as the switch costs, so
-//!          that a third of the time is lost, but at most what keeps waits near a second, and at
-//!          least what costs half of the disk
-//! light    a writer that has received less than those that have turns gets a few pages at once,
-//!          without a turn; a sixteenth of the limit is kept for such writers while there are any
-//! speed    pages per second of busy time, over completions that follow each other; the additional
-//!          time of the others is the cost of a switch                                speed.rs
-//! shares   pages of the limit by device: devices that ask for pages share, by speed, what the
-//!          others leave, and each has a reserve of 20 ms
-//! flusher  while a writer waits it keeps a disk busy, but no busier than needed, so that pages
-//!          gather into long runs in memory and not in the disk's queue
+//! turn     if a file gathers at least as many pages between its turns as could be written in the
+//!          time of a switch to it: the pages of 10 ms, divided by the number of writers. Otherwise
+//!          twice the pages of a switch, so that a third of the time is lost; fewer if waits would
+//!          grow beyond a second, but never fewer than the pages of one switch, which costs half
+//!          of the disk's time
+//! light    a writer that has received fewer pages than the writers that have turns gets a few at
+//!          once, without a turn; a sixteenth of the limit, at most 64 pages, is kept for such
+//!          writers while there are any
+//! speed    pages per second of busy time, over completions that continue the previous one; the
+//!          additional time of the other completions is the cost of a switch          speed.rs
+//! shares   pages of the limit by device: each device has a reserve of 20 ms of its bandwidth.
+//!          Devices that ask for more divide by bandwidth what the other devices leave
+//! flusher  keeps a disk busy while a writer waits, with no more pages in flight than that needs,
+//!          so that pages gather into long runs in memory and not in the disk's queue
 //! ```
 //!
 //! IO-less throttling loses throughput if a small pool has many writers: each of them dirties its
@@ -45,8 +47,9 @@
 //!
 //! Until November 2026 a turn was worth 32 switches: 56, 53 and 53 MiB/s with 2 and 10 dd at 1 MiB
 //! and 10 dd at 8 MiB, and waits of 0.4, 1.2 and 1.0 s. Waits are still much longer than under
-//! patch 001 where each disk has ten writers and a pool of 5 MiB, or a hundred and 10 MiB: a round
-//! of all writers has as many switches, and 2 to 5 times as much is written.
+//! patch 001 where each disk has ten writers and a pool of 5 MiB, or a hundred writers and a pool
+//! of 10 MiB: a round of all writers has as many switches as there are writers, and 2 to 5 times as
+//! much is written as under patch 001.
 //!
 //! A wait exceeds a second if the switches alone take longer, because at most half of a disk's time
 //! is spent on them. Equal writers get equal parts, up to a difference of one turn. A writer that
@@ -106,7 +109,8 @@ struct Device {
     /// Waiting writers by arrival number, each with its time of arrival and the number of pages it
     /// had received.
     asked: BTreeMap<u64, (Time, u64)>,
-    /// Number of times that a writer began to wait for a turn; each time has a number.
+    /// Number of times that a writer began to wait for a turn. The arrival number of a wait is the
+    /// value of this counter at its beginning.
     asks: u64,
     /// Number of pages that the writer with the turn had received when its turn began. A writer
     /// that joins or returns starts at most [`BEHIND`] below this number.
@@ -226,8 +230,8 @@ impl Turns {
         device.counts = counts;
     }
 
-    /// Returns the credit of a writer on a device, in pages. A writer without credit asks for some;
-    /// if it gets none, it is queued.
+    /// Returns the credit of a writer on a device, in pages. A writer without credit requests
+    /// credit by this call, and is queued if it gets none.
     pub(crate) fn credit(&mut self, now: Time, writer: WriterId, bdi: BdiId) -> u64 {
         self.now = self.now.max(now);
         let account = &mut self.writers[writer.index()];
@@ -310,8 +314,9 @@ impl Turns {
     pub(crate) fn wants_flush(&self, bdi: BdiId) -> bool {
         let device = &self.devices[bdi.index()];
         let background = self.thresholds.background;
-        // Dirty pages that may gather on a device without waiting writers: the device's part, by
-        // bandwidth, of those of all devices in use.
+        // `own` is the number of dirty pages that may gather on the device while none of its
+        // writers waits: the device's part of the background threshold, which is divided by
+        // bandwidth among all devices in use.
         let (mut all, mut speeds) = (0, 0);
         for other in self.devices.iter().filter(|other| other.counts.total() > 0) {
             all += other.counts.dirty;
@@ -393,8 +398,8 @@ impl Turns {
         }
     }
 
-    /// Gives a few pages as credit to a *light* writer, which has received less than the writers
-    /// that have turns, without a turn. Returns whether it got any.
+    /// Gives a few pages as credit, without a turn, to a *light* writer: one that has received
+    /// fewer pages than the writers that have turns. Returns whether it got any.
     fn admit_light(&mut self, at: usize, writer: WriterId) -> bool {
         let lump = LIGHT_LUMP.min(self.light_pages());
         let room = (self.limit - self.kept()).saturating_sub(self.used);
@@ -415,7 +420,8 @@ impl Turns {
         true
     }
 
-    /// Largest number of pages that light writers get at once.
+    /// Number of pages that are kept free for light writers while there are any. A light writer
+    /// gets no more than these at once.
     fn light_pages(&self) -> u64 {
         LIGHT_PAGES.min(self.limit / 16)
     }
@@ -459,9 +465,9 @@ impl Turns {
         Some(writer)
     }
 
-    /// Queues a writer on a device. Pages that it has received in excess of other writers count for
-    /// at most two turns; otherwise a writer that filled the pool before others arrived would have
-    /// to wait for long.
+    /// Queues a writer on a device. If the writer has received more pages than others, at most two
+    /// turns of the excess count against it; otherwise a writer that filled the pool before others
+    /// arrived would have to wait for long.
     fn enqueue(&mut self, at: usize, writer: WriterId) {
         let device = &mut self.devices[at];
         let behind = device.speed.pages_in(BEHIND);
@@ -660,8 +666,8 @@ impl Device {
         self.speed.pages_in(IN_FLIGHT).max(2 * REQUEST_PAGES).min(self.share * 3 / 4).max(1)
     }
 
-    /// Length, in pages, of the run that a writer's turn should at least bring, so that the switch
-    /// to its file pays off. `engaged` is the number of active writers.
+    /// Lower bound of the length, in pages, of the run that a writer's turn should produce, so that
+    /// the switch to the writer's file pays off. `engaged` is the number of active writers.
     fn burst(&self, engaged: u64) -> u64 {
         let switch = self.speed.switch_pages();
         let each = self.speed.run_in(Span(WAIT.0 / engaged));
@@ -710,19 +716,21 @@ const SWITCH_WORTH: u64 = 2;
 /// be written in the time of a switch to the file: about 1 % is lost.
 const CHUNK_WORTH: u64 = 128;
 
-/// Pages that each device may always use: those that it writes in this time, several times the few
-/// milliseconds that pass until a writer is woken and the flusher comes.
+/// Time that determines the reserve of each device, the pages that it may always use: as many as it
+/// writes in this time. The time is several times the few milliseconds that pass until a writer is
+/// woken and the flusher runs.
 const RESERVE: Span = Span::millis(20);
 
-/// Number of pages of credit that a light writer gets at a time, without a turn.
+/// Number of pages of credit that a light writer gets at a time, without a turn. A writer is light
+/// if it has received at least this number of pages less than the writers that have turns.
 const LIGHT_LUMP: u64 = 8;
 
-/// Number of pages that are kept free for light writers while there are any, and largest deficit
-/// relative to other writers that makes a writer light; a sixteenth of the limit if that is less.
+/// Number of pages that are kept free for light writers while there are any; a sixteenth of the
+/// limit if that is less.
 const LIGHT_PAGES: u64 = 64;
 
-/// Largest deficit relative to other writers that a writer can make up for later, in device time:
-/// with the pages that the device writes meanwhile.
+/// Time that bounds the deficit, relative to other writers, that a writer can make up for later: at
+/// most as many pages as the device writes in this time.
 const BEHIND: Span = Span::millis(100);
 
 /// Time that determines how much credit is granted at once: as many pages as the device writes in
@@ -730,7 +738,8 @@ const BEHIND: Span = Span::millis(100);
 const LUMP: Span = Span::millis(3);
 
 /// Time that determines how many pages are kept in flight on a device: as many as it writes in this
-/// time. They suffice to keep its own queue from running dry before the flusher is woken again.
+/// time. These suffice to keep the device's own queue from running dry before the flusher is woken
+/// again.
 const IN_FLIGHT: Span = Span::millis(40);
 
 /// 512 KiB in pages, a common size of the largest request.

@@ -123,9 +123,10 @@ impl Position {
     }
 
     /// `ratio` times the device's control line: a factor that is 1.0 at the device's share of the
-    /// setpoint and falls linearly with the device's dirty pages. Its slope would take it to 0
-    /// within eight seconds of write bandwidth for a sole device, and within about the device's
-    /// share of the threshold (twice that with the auxiliary line) for one of many.
+    /// setpoint and falls linearly with the device's dirty pages. With the slope for a sole device,
+    /// the factor would reach 0 within eight seconds of write bandwidth; with the slope for one of
+    /// many devices, within about the device's share of the threshold (twice that with the
+    /// auxiliary line).
     fn line(&self, rules: &Rules, share: u64, ratio: u64) -> u64 {
         let thresh = self.thresholds.dirty;
         let part = (share << 16) / divisor(rules, thresh);

@@ -161,7 +161,8 @@ fn a_turn_is_over_early_if_its_writer_has_credit_and_there_is_room_for_more() {
 
 #[test]
 fn a_light_writer_gets_a_few_pages_beside_the_turn_of_another() {
-    // Pages of the lump by which the writer is behind, room in the pool, pages that it gets.
+    // Pages by which the writer is behind (a lump is 8), room in the pool, pages that the writer
+    // gets.
     for (behind, room, got) in [(8, 100, 8), (7, 100, 0), (100, 3, 3), (100, 0, 0)] {
         let mut turns = one_has_the_turn();
         turns.leave(OTHER);
