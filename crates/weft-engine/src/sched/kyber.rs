@@ -12,9 +12,9 @@
 //! its target gains tokens. On a member that is never slower than a target, kyber only merges and
 //! takes turns.
 //!
-//! The evaluation is not made by a timer: the first call after it became due makes it, as of the
-//! time at which it became due, because no sample can arrive in between. [`Kyber::next_wake`] asks
-//! to be called only if a request waits for a token.
+//! No timer makes the evaluation. The first call after the evaluation became due makes it, as of
+//! the time at which it became due; the result is the same, because no sample can arrive in
+//! between. [`Kyber::next_wake`] returns a time only if a request waits for a token.
 //!
 //! Each domain has one list of waiting requests. Linux has one for each CPU; only one thread
 //! inserts here. Linux also has a domain for operations of other kinds; weft passes none of these
@@ -265,7 +265,8 @@ impl Kyber {
     /// Evaluates the latencies since the last evaluation, and changes the number of tokens
     /// accordingly.
     fn look_at_latencies(&mut self, now: Time) {
-        // Not `any`: every domain's histogram is asked.
+        // The histogram of every domain has to be evaluated, also after a congested one; `any`
+        // would stop there.
         let congested = self.domains.iter_mut().fold(false, |congested, domain| {
             let p90 = domain.of_member.percentile(90, &mut domain.patience, now);
             congested | is_bad(p90)

@@ -64,7 +64,7 @@ impl Last {
             self.bytes += bytes;
             return Some(self.place);
         }
-        // Assigned field by field, so that the kind is copied as it lies in memory.
+        // The fields are assigned one by one, so that the kind is copied as it lies in memory.
         self.turn = turn;
         self.kind = next.kind;
         self.end = end;

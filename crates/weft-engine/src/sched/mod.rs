@@ -88,7 +88,8 @@ impl Scheduler {
     fn new(settings: &QueueSettings, device: DeviceTraits) -> Self {
         match settings.scheduler {
             SchedulerKind::Bfq => {
-                // BFQ does not keep track of the request that was last merged into.
+                // BFQ has no record of the request that was last merged into, so with `LastOnly` it
+                // merges nothing.
                 let max = match settings.nomerges {
                     NoMerges::Allowed => settings.max,
                     NoMerges::LastOnly | NoMerges::Never => Sectors::ZERO,

@@ -79,7 +79,7 @@ fn order(settings: &[(&str, &str)], seed: u64, alike: bool, loses: bool) -> Vec<
                 let kept = wake.is_some_and(|at| at.since(now) <= bound);
                 let keeps = ["bfq", "kyber"].contains(&settings[0].1) || !alike;
                 // X3: with requests waiting, the member is idle only while it is kept idle, and
-                // never for long. With kyber it may have less than it takes.
+                // never for long. With kyber the member may have fewer requests than it accepts.
                 assert!(loses || kept || keeps && !at_member.is_empty(), "{settings:?} {seed}");
                 break;
             };

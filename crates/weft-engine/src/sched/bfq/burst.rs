@@ -1,10 +1,10 @@
 //! Bursts: queues that start together, so that their weight is not raised.
 //!
-//! A boot or a `make -j` starts many queues at once. A user waits for none of these queues in
-//! particular, and raising the weight of all of them would raise none relative to the others, at
-//! the cost of older queues. Queues that start within 180 ms of one another are therefore counted.
-//! With the eighth queue the burst is large, and all of its queues are marked, including those that
-//! join later. A marked queue is not raised until it has been idle for more than 10 s
+//! A boot or a `make -j` starts many queues at once. No user waits for one of these queues in
+//! particular. Raising the weight of all of them would give none an advantage over the others, and
+//! would slow down older queues. Queues that start within 180 ms of one another are therefore
+//! counted. With the eighth queue the burst is large, and all of its queues are marked, including
+//! those that join later. A marked queue is not raised until it has been idle for more than 10 s
 //! ([`mark_fades`]). A queue of another group begins a new burst.
 //!
 //! Inputs   each queue at its first request, and whether other queues were busy

@@ -51,14 +51,14 @@ pub(super) struct FairRequests {
     holding: Treaps<Tag>,
     classes: [Class; 3],
     turns: ClassTurns,
-    /// Number of queues for which there is a tag; their numbers are below this.
+    /// Number of queues that have a tag. These are the queues with a number below this one.
     known: u32,
-    /// Weights of the groups, by group number minus one; next to it, the sums of the weights of
-    /// each group's active queues.
+    /// Weights of the groups, by group number minus one. `weights` has the sum of the weights of
+    /// each group's active queues, by the same index.
     groups: [u32; Group::MAX as usize],
     weights: [u64; Group::MAX as usize],
-    /// Queues that still hold back others after their last completion, in the order of the times
-    /// until which they may.
+    /// Queues that hold back others for a limited time after their last completion, each with the
+    /// end of that time. Sorted by that end.
     thinking: VecDeque<(Time, QueueId)>,
 }
 
@@ -66,7 +66,7 @@ pub(super) struct FairRequests {
 struct Class {
     ready: Set,
     holding: Set,
-    /// Tag of the request of the class that was dispatched last.
+    /// Tag of the last dispatched request of the class.
     vtime: u64,
     in_driver: u32,
 }
@@ -78,8 +78,8 @@ struct Tag {
     weight: u32,
     /// Number of the queue's group; 0 for none.
     group: u8,
-    /// Whether the queue is in the set of its class. `ready` and `holding` have a tag each for
-    /// every queue, with a flag each.
+    /// Whether this tag is in the set of the queue's class. Each queue has one tag in `ready` and
+    /// one in `holding`, each with a flag of its own.
     is_in: bool,
     /// Time at which the queue stops holding back others, if it gets no request before; `None` if
     /// no such time is set.

@@ -33,7 +33,7 @@ use crate::sched::request::IoPriority;
 pub(super) struct Groups {
     /// For each group, the number of its queues with a request queued or in flight.
     pending: [u32; Group::MAX as usize],
-    /// Number of groups of which a queue has a request queued or in flight.
+    /// Number of groups with a queue that has a request queued or in flight.
     asking: u32,
     /// Number of busy queues in all groups.
     pub(super) busy: u32,

@@ -210,8 +210,8 @@ mod tests {
         }
     }
 
-    /// Rate on a disk after an interval of half a second with 40 dispatches, of which this many
-    /// were sequential.
+    /// Rate on a disk after an interval of half a second with 40 dispatches, `sequential` of them
+    /// sequential.
     fn after_interval(sequential: u64) -> u64 {
         let mut peak = PeakRate::new(true);
         (peak.samples, peak.sequential, peak.sectors) = (40, sequential, 30_000);
@@ -225,7 +225,7 @@ mod tests {
         let (old, new) = (14_000 * 2 / 3, (30_000 << RATE_SHIFT) / 500_000);
         assert!(new < old);
         assert_eq!(after_interval(29), old, "fewer than three quarters");
-        // 9 x 30 / 40 is 6, of which half a second has 3.
+        // 9 x 30 / 40 is 6 for an interval of a second, and 3 for one of half a second.
         assert_eq!(after_interval(30), old * 6 / 7 + new / 7);
         assert_eq!(after_interval(40), old * 5 / 6 + new / 6);
     }

@@ -24,8 +24,9 @@
 //! Source   io-schedulers.md §2.12, §5.3 item 7; "block, bfq: do not merge queues on flash storage
 //!          with queueing", P. Valente, March 2019 (Linux 5.2)
 //! Measured instructions of a request with merging relative to without, as callgrind counts them on
-//!          flash of depth 32, including the loop around the scheduler: 1.04 (32 or 256 readers of
-//!          one request, in far strides), 1.06 (32 of four), 1.07 (32 sequential ones of four)
+//!          flash of depth 32, including the loop around the scheduler: 1.04 with 32 or 256 readers
+//!          that keep one request outstanding and read in far strides, 1.06 with 32 such readers of
+//!          four requests, 1.07 with 32 sequential readers of four requests
 //! See it   `weft reproduce 003`
 
 use weft_units::{Group, Sectors, Span, Time};
@@ -134,9 +135,9 @@ impl Merging {
         }
     }
 
-    /// Forgets up to where the queue in service has read, because another queue enters service: its
-    /// position is unknown until its first dispatch. Kernels of 2019 to 2021 kept the position of
-    /// the previous queue ([`MergePosition::Stale`]).
+    /// Forgets the position of the queue in service (the end of its last request), because another
+    /// queue enters service: the position of that queue is unknown until its first dispatch.
+    /// Kernels of 2019 to 2021 kept the position of the previous queue ([`MergePosition::Stale`]).
     #[inline]
     pub(super) fn enters_service(&mut self) {
         if self.knobs.position == MergePosition::Own {
@@ -156,8 +157,8 @@ impl Merging {
         self.index.is_at(queue, at)
     }
 
-    /// Updates the position index after the next request of a busy queue has become one at sector
-    /// `at`. May only be called while [`Merging::on`].
+    /// Updates the position index after a request at sector `at` has become the next request of a
+    /// busy queue. May only be called while [`Merging::on`].
     pub(super) fn head_changed(&mut self, party: &Party, at: Sectors, now: Time) {
         if party.merges(now) {
             self.index.put(party.queue, party.peers(), at);

@@ -56,8 +56,8 @@ struct GroupLevel {
     turns: ClassTurns,
 }
 
-/// Number of the tree that contains an entity: there is one for each level (the root, or a group)
-/// and class.
+/// Number of the tree that contains an entity. There is one tree for each class of each level; a
+/// level is the root or a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct TreeOf(u8);
 
@@ -119,7 +119,7 @@ struct Entity {
 enum Place {
     /// The entity has requests and waits for service.
     Active,
-    /// The entity has no requests, and its weight and finish count no more.
+    /// The entity has no requests, and its weight and finish no longer count.
     Forgotten,
     /// The entity has no requests, but its finish lies ahead of the virtual time `V`, so that its
     /// weight still counts.
@@ -173,8 +173,8 @@ impl ServiceTrees {
         }))
     }
 
-    /// Whether the group already has an entity at the root, by which it competes with others;
-    /// always true for no group.
+    /// Whether the group already has an entity at the root, by which it competes with others.
+    /// Always true for [`Group::ROOT`], which stands for no group.
     pub(super) fn knows(&self, group: Group) -> bool {
         let level = usize::from(group.number()).wrapping_sub(1);
         group == Group::ROOT || self.groups.get(level).is_some_and(|it| it.entity.is_some())
@@ -228,10 +228,12 @@ impl ServiceTrees {
         all.filter(|at| self.entities.at(*at).group == 0).map(QueueId)
     }
 
-    /// Activates a queue that has got a request. Without `resume`, its start is `V`, the virtual
-    /// time of its class. With `resume`, which is the factor by which its weight is raised, its
-    /// start is its previous finish; if the new finish is still behind `V`, the queue moves forward
-    /// by that distance divided by the factor.
+    /// Activates a queue that has got a request. The start of the queue is `V`, the virtual time of
+    /// its class, or its previous finish if the tree still remembers the queue because that finish
+    /// is later than `V`. With `resume`, the start is the previous finish even if it is earlier
+    /// than `V`. `resume` is the factor by which the weight of the queue is raised: if the new
+    /// finish is still earlier than `V`, start and finish move forward by the difference divided by
+    /// the factor.
     pub(super) fn activate(
         &mut self,
         queue: QueueId,
@@ -264,7 +266,8 @@ impl ServiceTrees {
         }
     }
 
-    /// Removes a queue, in service or waiting for service, from those that have requests.
+    /// Removes a queue, which is in service or waits for service, from the queues that have
+    /// requests.
     pub(super) fn deactivate(&mut self, queue: QueueId) {
         let Entity { tree, place, .. } = *self.entities.at(queue.0);
         self.end(queue.0);

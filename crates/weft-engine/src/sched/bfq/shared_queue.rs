@@ -676,7 +676,7 @@ mod tests {
     fn statement_m9_a_merge_that_is_pending_when_merging_ends_is_completed_and_none_is_added() {
         let always = MergeKnobs { queues: MergeRule::Always, ..MergeKnobs::default() };
         let mut rig = merged(always, [40, 40]);
-        // The shared queue is merged itself, and client 2 has yet to follow.
+        // The shared queue is itself merged into another one, and client 2 has not followed yet.
         let (now, far) = (rig.now, rig.queue(0));
         rig.bfq.merge(QueueId(1), far, now);
         assert_eq!(rig.bfq.queues.target_of(QueueId(2)), Some(QueueId(1)));
@@ -883,7 +883,8 @@ mod tests {
         assert!(rig.at(1).sharing.saved.is_some());
     }
 
-    /// Each has one request, so the member gets no more than it is given.
+    /// Each reader has only one request outstanding, so the number of requests in flight does not
+    /// show whether the member would queue more.
     #[test]
     fn readers_of_one_request_each_do_not_show_whether_the_member_queues() {
         let mut rig = Rig::new(knobs(MergeRule::Never), false, 1);

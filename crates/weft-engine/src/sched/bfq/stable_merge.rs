@@ -58,7 +58,8 @@ impl StableMerge {
 }
 
 impl Bfq {
-    /// Handles the creation of a queue, and looks for a partner if `stable_merge` is set.
+    /// Handles the creation of a queue. If `stable_merge` is set, looks for a queue to merge it
+    /// with.
     pub(super) fn on_created(&mut self, id: QueueId, now: Time) {
         if self.queues.at(id).sharing.is_of_a_successor() {
             self.forget(id);
@@ -132,7 +133,8 @@ mod tests {
             .collect()
     }
 
-    /// Linux 6.12: merged at 150 ms, not at 300 ms, and never at 700 ms or with another level.
+    /// As in Linux 6.12: a queue created 150 ms after the first one is merged with it; one created
+    /// 300 ms or 700 ms after it, or with another level, is not.
     #[test]
     fn the_first_queue_stays_the_anchor_for_600_ms() {
         assert_eq!(partners(&[(0, 0), (0, 0), (0, 0)]), [None, Some(0), Some(0)]);

@@ -62,7 +62,8 @@ pub struct BfqStats {
     pub withheld: Span,
     /// Number of requests dispatched while the member was kept idle for another queue.
     pub injected: u64,
-    /// Number of queues merged into the queue in service, because that had just read nearby.
+    /// Number of queues merged into the queue in service, because the queue in service had just
+    /// read nearby.
     pub merges_in_service: u64,
     /// Number of queues merged into a queue that had its next request nearby.
     pub merges_by_position: u64,

@@ -577,7 +577,8 @@ mod tests {
 
     #[test]
     fn a_burst_begins_only_on_an_idle_member() {
-        /// A scheduler with one request, which eight clients join; the marks of these queues.
+        /// Inserts a request of each of eight clients into a scheduler with one request. Returns
+        /// whether each of `queues` is marked as part of a large burst.
         fn joined<const N: usize>(background: bool, queues: [u32; N]) -> [bool; N] {
             let mut bfq = scheduler(background, false);
             for client in 1..9 {

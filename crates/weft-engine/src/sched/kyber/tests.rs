@@ -93,7 +93,7 @@ fn statement_k2_domains_take_turns_in_batches() {
     let (runs, _) = drain(&mut loaded([40, 20, 3]), Time(0));
     let expected = [(0, 16), (1, 8), (2, 1), (0, 16), (1, 8), (2, 1), (0, 8), (1, 4), (2, 1)];
     assert_eq!(runs, expected);
-    // A domain that is alone goes on with itself.
+    // A domain alone gets one batch after another.
     assert_eq!(drain(&mut loaded([0, 40, 0]), Time(0)).0, [(1, 40)]);
 }
 
@@ -182,10 +182,10 @@ fn statement_k6_congestion_takes_tokens_by_slack() {
         ended(&mut kyber, WRITE, 500, 0, 11 * MS);
         ended(&mut kyber, READ, 500, 0, MS);
         kyber.look_at_latencies(at(look * 100));
-        // Writes are beyond their target, and have all the tokens that there are.
+        // Writes are beyond their target, but already have the maximum number of tokens.
         assert_eq!(tokens(&kyber), [expected, 128, 64], "look {look}");
     }
-    // However fast they are, one token stays.
+    // However fast reads are, one token is left to them.
     for look in 4..9 {
         ended(&mut kyber, WRITE, 500, 0, 11 * MS);
         ended(&mut kyber, READ, 500, 0, 1);
@@ -205,7 +205,7 @@ fn statement_k7_a_p99_counts_in_one_congested_look() {
         kyber.look_at_latencies(at(look * 100));
         assert_eq!((tokens(&kyber)[READ], kyber.domains[READ].remembered), (128, None));
     }
-    // What was used is not remembered either.
+    // A percentile that was used in this evaluation is not remembered for the next one.
     ended(&mut kyber, WRITE, 500, 0, 11 * MS);
     ended(&mut kyber, READ, 500, 0, MS);
     kyber.look_at_latencies(at(400));
@@ -223,7 +223,8 @@ fn statement_k8_without_congestion_only_late_domains_change() {
         kyber.look_at_latencies(at(look * 100));
         assert_eq!(tokens(&kyber), [expected, 8, 64], "look {look}");
     }
-    // A little late is a little more: the bucket of 2.5 ms is 5 quarters.
+    // The number of tokens grows in proportion to the excess: the bucket of 2.5 ms ends at 5
+    // quarters of the target.
     kyber.domains[READ].tokens = 100;
     ended(&mut kyber, READ, 500, MS, 1_400_000);
     kyber.look_at_latencies(at(700));
@@ -246,9 +247,9 @@ fn statement_k9_the_first_end_sets_the_time_of_the_look() {
     assert_eq!(kyber.look, Some(at(105)));
     assert_eq!(kyber.dispatch(at(105)), None);
     assert_eq!((kyber.look, kyber.next_wake()), (None, None), "until another one ends");
-    // Only the requests that ended by then were seen: patience began at the look.
+    // The evaluation covers only the requests that ended by then, and the patience begins with it.
     assert_eq!(kyber.domains[READ].patience, Some(at(1105)));
-    // A look that is made late counts as of its time.
+    // An evaluation that is made late counts as of the time at which it was due.
     kyber.completed(receipts[2], at(200));
     kyber.completed(receipts[3], at(900));
     assert_eq!(
@@ -265,7 +266,7 @@ fn a_look_gives_tokens_to_what_waits() {
     let mut kyber = loaded([600, 0, 0]);
     kyber.domains[READ].tokens = 1;
     let mut now = at(0);
-    // One at a time, all reads wait for long.
+    // The reads are sent one at a time, so that all of them wait for long.
     let mut looked = 0;
     while kyber.domains[READ].tokens == 1 {
         let next = kyber.dispatch(now).unwrap();
@@ -292,12 +293,14 @@ fn statement_k11_a_request_joins_one_of_the_last_eight_of_its_domain() {
     (1..8).for_each(|id| kyber.insert(&far(id), at(0)));
     kyber.insert(&request(8, R, 1008), at(0));
     kyber.insert(&request(9, R, 992), at(0));
-    // It keeps its place, and is the eighth; one more, and it is out of reach.
+    // Request 0, into which others were merged, keeps its place, and with `far(10)` it is the ninth
+    // from the end: a new request is no longer merged into it.
     kyber.insert(&far(10), at(0));
     kyber.insert(&request(11, R, 1016), at(0));
     let order = ids(&mut kyber);
     assert_eq!((order[0].clone(), order[9].clone()), (vec![9, 0, 8], vec![11]));
-    // Neither another domain, nor another class, nor what may not, nor what would be too large.
+    // A request is not merged if it has another domain or another class, if it may not be merged,
+    // or if the result would be too large.
     let idle = Attr { class: Class::Idle, ..Attr::NONE };
     let others = [
         request(1, W, 1008),
@@ -313,7 +316,7 @@ fn statement_k11_a_request_joins_one_of_the_last_eight_of_its_domain() {
         kyber.insert(&other, at(0));
         assert_eq!(ids(&mut kyber).len(), 2, "{other:?}");
     }
-    // The newest of several.
+    // Of several candidates, the newest one is merged into.
     for id in 0..2 {
         kyber.insert(&QueuedRequest { merges: id > 0, ..request(id, W, 0) }, at(0));
     }

@@ -542,7 +542,7 @@ fn with_token(nr_requests: u32, async_depth: u32) -> Bench {
 
 #[test]
 fn nr_requests_bounds_the_scheduler_and_the_rest_follows_in_order_of_arrival() {
-    // One of the requests is in flight.
+    // One of the 16 requests is in flight.
     for (nr_requests, scheduled) in [(4, 3), (9, 8), (16, 15), (64, 15), (0, 1)] {
         let mut bench = with_token(nr_requests, 0);
         assert_eq!(bench.in_scheduler(), scheduled, "{nr_requests}");

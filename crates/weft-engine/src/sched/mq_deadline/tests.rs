@@ -167,7 +167,7 @@ fn statement_d10_and_d11_front_merges_move_a_request_and_keep_the_better_place()
     sweep_from(&mut queue, 0);
     let next = queue.dispatch(at(501)).unwrap();
     assert_eq!((next.first, next.len), (Sectors(2000), Sectors(24)), "late since 500 ms");
-    // With equal deadlines it keeps the place of the one in front.
+    // With equal deadlines the merged request keeps the FIFO position of the request in front.
     let mut queue = self::queue(settings);
     for (id, first) in [(1, 2000), (2, 0), (3, 2016)] {
         queue.insert(&request(id, R, first, 8), at(0));

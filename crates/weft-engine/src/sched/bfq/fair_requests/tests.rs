@@ -164,7 +164,7 @@ fn every_request_is_dispatched_once_and_no_client_starves() {
     }
 }
 
-/// The state with queues 0 and 1, both of which have a request: of weight 40, best effort.
+/// Tags of the queues 0 and 1. Both queues have weight 40, class best effort, and a request.
 fn two(group: Group) -> FairRequests {
     let mut fair = FairRequests::new(&BfqKnobs::default().groups);
     for queue in [QueueId(0), QueueId(1)] {

@@ -75,8 +75,8 @@ impl Replay {
     }
 }
 
-/// Replays a script. Returns the first sectors in the order of the kernel and in that of weft, from
-/// the last time on that the device was blocked on purpose.
+/// Replays a script. Returns the first sectors in the order of the kernel and in that of weft. Both
+/// orders begin when the device is blocked on purpose for the last time.
 fn replay(script: &str) -> (Vec<u64>, Vec<u64>, Replay) {
     let mut replay = Replay::new();
     let (mut kernel, mut ours, mut fresh) = (Vec::new(), Vec::new(), true);

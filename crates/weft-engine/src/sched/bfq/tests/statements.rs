@@ -393,7 +393,7 @@ fn statements_b23_and_b24_shares_of_sources_with_one_request_are_the_kernels() {
     let kept = run(NO_RAISING, slow, &sources, Span::secs(20));
     let deep = Device { depth: 32, ..slow };
     let outcome = run(NO_RAISING, deep, &sources, Span::secs(20));
-    // 0.965 in Linux 6.12, of 0.963 to 0.970.
+    // Linux 6.12: 0.965, in a range from 0.963 to 0.970.
     assert!((0.955..0.98).contains(&kept.share(0)), "{}", kept.share(0));
     outcome.shares_are(&[0.5], 0.05);
 }
