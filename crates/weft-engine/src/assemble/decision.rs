@@ -168,10 +168,11 @@ impl Decision<'_> {
     /// Index of the member that has the freshest superblock among those with a slot. Spares do not
     /// count, because their update counts may be lower or higher.
     ///
-    /// Among equals, a member that no other of them records as failed comes first, then the first
-    /// member. A member that was ahead by one update when a crash interrupted that update, and that
-    /// was absent at the next start, has the same count as the update in which the others record
-    /// its failure. It is stale, although its own table shows all members as active.
+    /// Among members with the highest count, one that no other of them records as failed is
+    /// preferred, and then the first one. Equal counts alone do not make a member current. A crash
+    /// may cut off an update that has reached one member only. If that member is absent at the next
+    /// start, the update in which the others record its failure gets the same count. The absent
+    /// member is then stale, although its own table shows all members as active.
     fn reference(&self, pool: &[Member]) -> Result<usize, Refused> {
         let has_slot =
             |member: &&Member| matches!(member.superblock.own_role(), Ok(Role::Active(_)));
@@ -190,8 +191,8 @@ impl Decision<'_> {
     }
 
     /// Refuses members that disagree about the array's level, layout, sizes or feature bits. The
-    /// bits are compared where the update counts are equal; that of a spare is equal by chance,
-    /// because not every update is written to spares.
+    /// feature bits are compared only for members with a slot and an equal update count. The count
+    /// of a spare may be equal by chance, because not every update is written to spares.
     fn same_array(&self, current: &[(Member, Role)], reference: &Member) -> Result<(), Refused> {
         let expected = Described::of(&reference.superblock);
         for (member, role) in current {
@@ -224,8 +225,9 @@ impl Decision<'_> {
         Ok(())
     }
 
-    /// Returns the members with features and logs that weft supports well enough. A member with
-    /// unsupported logs of its own is dropped.
+    /// Returns the members with features and logs that weft supports; when the assembly is
+    /// read-only, support for reading suffices. A member with unsupported logs of its own is
+    /// dropped.
     fn understood(
         &mut self,
         current: Vec<(Member, Role)>,
@@ -292,8 +294,8 @@ impl Decision<'_> {
         Ok(())
     }
 
-    /// Reason why a member cannot be used; `None` if it can. A member of which only a part can be
-    /// used gets a note.
+    /// Reason why a member cannot be used; `None` if it can. If only a part of the member can be
+    /// used, adds a note.
     fn reason_unused(&mut self, member: &Member) -> Option<String> {
         let label = &member.info.label;
         match &member.logs.bad_blocks {
@@ -454,7 +456,7 @@ impl Decision<'_> {
             )));
         }
         // A failure is recorded only on the other members, so at equal update counts the others
-        // decide. (The kernel takes the member's own word there.)
+        // decide. (The kernel trusts the member's own superblock in that case.)
         if in_reference != Ok(role) {
             return Ok(Some(format!(
                 "{} says of it: {}; its own superblock says {}",
@@ -674,8 +676,8 @@ impl Decision<'_> {
                 ));
                 Ok(())
             }
-            // As in the kernel, refused even if read-only: data that cannot be checked would pass
-            // for correct.
+            // As in the kernel, the array is refused even if read-only: data that cannot be checked
+            // would pass for correct.
             Ok(_) => Err(self.refused(AssemblyState::DirtyDegraded, found)),
             Err(error) => {
                 Err(self.refused(AssemblyState::DirtyDegraded, format!("{found}; {error}")))
@@ -844,8 +846,8 @@ impl Described {
 /// log (PPL); `None` if the members have no such logs.
 ///
 /// Source   md-ondisk.md §4 "Recovery": the newest log of each member; all other parity is correct,
-/// because of what a writer does (md-ppl.md, items 1, 3 and 4): it logs a row on the member of its
-/// P before it writes data or P, and has one unit in flight for each log
+/// because a writer logs a row on the member that holds the row's P before it writes data or P, and
+/// has one unit in flight for each log (md-ppl.md, items 1, 3 and 4)
 fn logged(assembly: &Assembly) -> Result<Option<Vec<Vec<SectorRange>>>, String> {
     let Some(geometry) = assembly.layout.parity() else { return Ok(None) };
     let mut stripes = Vec::new();
@@ -885,10 +887,10 @@ fn calls_faulty(by: &Superblock, of: &Superblock) -> bool {
 /// The number of a failed member may be used again: in version 0.90 a member that takes a slot
 /// takes the slot's number, in version 1 an added member takes the number of a removed one. Hence a
 /// failed member may record a number as "faulty" because the number belonged to another failed
-/// member at that time, although it belongs to the freshest superblock now. This does not mean that
-/// the failed member's half of the array was used on its own. If it was, the failed member's
-/// superblock records every member of the other half as failed, because none was present when its
-/// half was started.
+/// member at that time, although it belongs to the freshest superblock now. Such a record does not
+/// show that the failed member was used on its own, in another half of the array. In that case its
+/// superblock would record every member of the other half as failed, because none of them was
+/// present when its own half was started.
 ///
 /// Source   md-ondisk.md §8.1, §11 row 40; mdadm leaves out a member that records the freshest as
 ///          faulty
@@ -913,8 +915,8 @@ fn unmistakable(pool: &[Member], freshest: &Superblock) -> Vec<(u32, Role)> {
 /// superblock writes. Spares are renumbered with each update, from the end of the slots on, and
 /// have no other identity. Copies of one member have equal tables instead.
 ///
-/// Source   kernel 6.12: `super_90_sync` numbers anew, `bind_rdev_to_array` does not take the
-///          second; mdadm 4.2 gives every spare the next place, whatever its number is
+/// Source   kernel 6.12: `super_90_sync` numbers anew, `bind_rdev_to_array` refuses the second;
+///          mdadm 4.2 gives every spare the next place, whatever its number is
 fn renumbered(ours: &Superblock, theirs: &Superblock) -> bool {
     let (Some(ours), Some(theirs)) = (ours.as_v0_90(), theirs.as_v0_90()) else { return false };
     let are_spares = [ours, theirs].iter().all(|it| it.own_role() == Ok(Role::Spare));

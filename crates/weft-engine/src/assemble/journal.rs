@@ -77,7 +77,8 @@ impl Stripes {
                         let position = geometry.locate(sector);
                         let stripe = stripes.0.entry(position.sector.0).or_default();
                         stripe.blocks.insert(position.slot.0, *checksum);
-                        // Data that comes after parity is of a later write.
+                        // Data after the parity belongs to a later write, which the parity does not
+                        // cover.
                         stripe.has_parity = false;
                     }
                 }

@@ -40,7 +40,7 @@ pub struct Candidate {
     /// Sector at which a truncated image ends too early, while `member.size` is the size that it
     /// should have. `None` if the image is complete.
     pub cut_at: Option<Sectors>,
-    /// Places where there may be another superblock that could not be read, one sentence each.
+    /// Locations of a possible further superblock that could not be read, one sentence each.
     pub unreadable: Vec<String>,
 }
 
@@ -225,7 +225,7 @@ impl Reshaping {
         let rows = before.chunk().max(self.after.chunk()).bytes().0 / FRAME_BYTES;
         let unit = rows as u32 * u32::from(self.after.data_members());
         let of_stripes = of(before).max(of(&self.after)) * stripes * 2;
-        // The copies get a quarter.
+        // A quarter of all frames is for the copies, but at least two units.
         (of_stripes + of_stripes.div_ceil(3)).max(of_stripes + 2 * unit)
     }
 }
@@ -250,7 +250,7 @@ pub struct Assembly {
     pub spares: Vec<Member>,
     /// Members that are filled to replace the one at their slot.
     pub replacements: Vec<Replacement>,
-    /// Reshape under way, of which `layout` is the layout before; `None` if there is none.
+    /// Reshape under way, with `layout` as the layout before it; `None` if there is none.
     pub reshape: Option<Reshaping>,
     /// Devices that are not used, with reasons.
     pub dropped: Vec<Dropped>,
@@ -313,10 +313,10 @@ impl Assembly {
         found.map(|(_, bitmap)| bitmap)
     }
 
-    /// [`Assembly::bitmap`], in which every bit is set that another equally fresh in-sync member
-    /// has set. Bits are set and cleared on all members, so a bit that differs was being changed
-    /// when the last run ended, or was lost. Also returns the number of chunks in which the members
-    /// differ. `None` without a bitmap.
+    /// The bitmap of [`Assembly::bitmap`], with every bit added that is set on another equally
+    /// fresh in-sync member. Bits are set and cleared on all members, so a bit that differs was
+    /// being changed when the last run ended, or was lost. Also returns the number of chunks in
+    /// which the members differ. `None` without a bitmap.
     #[must_use]
     pub fn united_bitmap(&self) -> Option<(Bitmap, usize)> {
         let mut united = self.bitmap()?.clone();
@@ -373,8 +373,8 @@ impl Assembly {
         }
     }
 
-    /// Every member in use, with its slot, which a replacement shares with another one; `None` for
-    /// a spare.
+    /// Every member in use, each with its slot; `None` for a spare. A replacement and its original
+    /// have the same slot.
     pub fn members(&self) -> impl Iterator<Item = (Option<Slot>, &Member)> {
         let slotted = self.slots.iter().zip(0u16..);
         let slotted = slotted.filter_map(|(state, slot)| Some((Some(Slot(slot)), state.member()?)));

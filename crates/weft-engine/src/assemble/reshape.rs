@@ -1,8 +1,8 @@
 //! Reshapes under way: the two geometries that superblocks describe, and where they meet.
 //!
-//! A crash may cut off the update that begins a reshape, or the one that ends it. At its beginning
-//! nothing has moved, so that a reshape which is not recorded by every member is forgotten; at its
-//! end everything has, so that a member which does not record the end yet has the new geometry too.
+//! A crash may cut off the update that begins a reshape, or the update that ends it. At the
+//! beginning no data has moved: a reshape that not every member records is ignored. At the end all
+//! data has moved: a member that does not record the end yet gets the geometry after the reshape.
 //!
 //! Source   md-reshape.md §1, §4, §7
 
@@ -16,8 +16,8 @@ use crate::layout::Layout;
 use crate::layout::geometry::Geometry;
 
 impl Decision<'_> {
-    /// Makes members agree about a reshape of which a crash has cut off the first or the last
-    /// update. The member at index `reference` has the freshest superblock.
+    /// Makes members agree about a reshape if a crash has cut off its first or its last update. The
+    /// member at index `reference` has the freshest superblock.
     ///
     /// # Errors
     /// Members with a slot record different reshapes.
@@ -86,8 +86,8 @@ impl Decision<'_> {
         Ok(())
     }
 
-    /// Refuses a member that records a reshape which weft does not read, or for writing does not
-    /// continue.
+    /// Refuses a member that records a reshape which weft cannot read, or which weft cannot
+    /// continue if the array may be written.
     pub(super) fn reshape_is_understood(
         &self,
         member: &Member,
@@ -223,7 +223,7 @@ fn is_begun(pool: &[Member], freshest: &Superblock) -> bool {
 /// Settles members that still record a reshape which the freshest superblock no longer records. A
 /// member that lags by one update, or is a spare, missed the update that ended the reshape: it gets
 /// the geometry after, whichever position it records. A member that records position 0, while the
-/// freshest superblock has the geometry before, returns to that one.
+/// freshest superblock has the geometry before, returns to the geometry before.
 fn settle_ended(pool: &mut [Member], freshest: &Superblock) {
     for Member { superblock, .. } in pool.iter_mut() {
         let Some(of) = superblock.reshape().copied() else { continue };

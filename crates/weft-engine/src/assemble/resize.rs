@@ -11,13 +11,13 @@ use super::Member;
 use super::decision::Decision;
 
 impl Decision<'_> {
-    /// Makes members agree about a resize of which a crash has cut off the update. Drops spares
-    /// that are too small for the size which the freshest superblock records.
+    /// Makes members agree about a resize if a crash has cut off the update that records the
+    /// resize. Drops spares that are too small for the size which the freshest superblock records.
     pub(super) fn settle_resizes(&mut self, pool: &mut Vec<Member>, freshest: &Superblock) {
         pool.retain_mut(|Member { superblock, info, .. }| {
             let lags = superblock.events().saturating_add(1) == freshest.events();
             let is_spare = superblock.own_role() == Ok(Role::Spare);
-            // A spare may have been written before the members that count.
+            // A spare may have been written before the members with a slot, which decide.
             let is_ahead = is_spare && is_resized(freshest, superblock);
             if is_ahead || (lags || is_spare) && is_resized(superblock, freshest) {
                 let (found, expected) = (superblock.data_room(info.size), freshest.size());

@@ -43,7 +43,7 @@ fn flush(stripes: &[u64]) -> Payload {
 }
 
 /// Arrays are left-symmetric with chunks of 1024 sectors. In full stripe 0 of four members, P is on
-/// slot 3 (RAID 5), or P on slot 3 and Q on slot 0 (RAID 6).
+/// slot 3; with RAID 6, Q is on slot 0.
 const CASES: &[Case] = &[
     Case {
         what: "data is on its member",
@@ -245,7 +245,7 @@ fn with_journal(case: &Case) -> Vec<Candidate> {
     for candidate in &mut candidates {
         edit(candidate, |superblock| {
             superblock.feature_map.insert(Features::JOURNAL);
-            // The offset means nothing beside a journal.
+            // With a journal, `resync_offset` has no meaning.
             superblock.resync_offset = ResyncOffset::At(Sectors(0));
         });
     }

@@ -43,7 +43,7 @@ fn partial_parity_logs_say_which_stripes_are_not_to_be_believed() {
         .collect();
     assert_eq!(suspect, [(1, vec![]), (2, vec![SectorRange::new(1024, 8)]), (3, vec![])]);
 
-    // A log that is missing or damaged tells nothing, and neither does one of another layout.
+    // A log that is missing, damaged or of another layout gives no information.
     let missing = with_parity_logs(|set| set[0].logs.ppl = None);
     assert!(outcome(&missing, &read()).ends_with("suspect ranges: all |"));
     let damaged = with_parity_logs(|set| set[0].logs.ppl = Some(Err("a wrong sum".to_owned())));
@@ -86,7 +86,8 @@ fn a_bitmap_says_how_much_may_be_wrong() {
 
 #[test]
 fn a_bit_that_one_member_in_sync_has_counts_for_all() {
-    // Bits of three members; those of the last are of another time if its events differ.
+    // Bits of three members, and events of the last; if these differ from 7, its bits are out of
+    // date.
     for (bits, events, sectors, differ) in [
         ([0, 0, 0], 7, 0, 0),
         ([0b1011, 0b1011, 0b1011], 7, 384, 0),

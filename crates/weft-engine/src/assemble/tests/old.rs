@@ -93,7 +93,7 @@ fn spares_of_one_number_are_two_unless_they_say_the_same() {
     assert_eq!(numbers(&with_spares(&[(5, 2), (4, 2), (5, 3), (4, 3)])), [5, 4, 6, 7]);
     let found = outcome(&with_spares(&[(4, 2), (4, 2)]), &run());
     assert!(found.starts_with("copies: m5: superblock this_disk.number at byte 3968"), "{found}");
-    // The fresher one keeps its number.
+    // The fresher spare keeps its number.
     let mut set = with_spares(&[(4, 2), (4, 1)]);
     let Ok(Superblock::V0_90(stale)) = set[4].superblock.as_deref_mut() else { panic!() };
     stale.events -= 1;

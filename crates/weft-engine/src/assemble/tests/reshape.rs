@@ -53,7 +53,7 @@ fn each(set: &mut [Candidate], change: impl Fn(&mut Super1)) {
 
 const CHUNK: Sectors = Sectors(128);
 const DOWN: Sectors = Sectors(384);
-/// Sectors of the array in one step, and as many as the array has afterwards.
+/// Array sectors that one step of the reshape copies: one full stripe of the geometry after.
 const UNIT: u64 = 384;
 
 #[test]
@@ -149,7 +149,7 @@ fn another_chunk_begins_and_ends_as_more_members_do() {
     let reshape = assembly.reshape.as_ref().unwrap();
     assert_eq!((reshape.after.members(), reshape.after.chunk()), (3, Sectors(CHUNK.0 * 2)));
     for recording in 1_u8..16 {
-        // At the end of the kernel's, the position is not recorded before the end is.
+        // The kernel records the end of a reshape without having recorded the position there.
         for position in [None, Some(Sectors(0))].into_iter().take(1 + usize::from(recording == 3)) {
             let mut set = begun(15, position);
             for (number, candidate) in set.iter_mut().enumerate() {
@@ -165,7 +165,8 @@ fn another_chunk_begins_and_ends_as_more_members_do() {
     }
 }
 
-/// A crash cut the beginning of one reshape off, another one was begun, and that was cut off too.
+/// A crash cut off the beginning of one reshape; another reshape was begun, and a crash cut off its
+/// beginning too.
 #[test]
 fn reshapes_that_differ_are_forgotten_at_the_beginning_and_refused_later() {
     for (position, expected) in [(0, Ok(128)), (UNIT, Err(AssemblyState::MembersDisagree))] {
@@ -201,7 +202,7 @@ fn members_that_are_lost_in_the_middle_are_lost_from_both_geometries() {
     }
 }
 
-/// The kernel does not record a position at the end before it records the end.
+/// The kernel records the end of a reshape without having recorded the position there.
 #[test]
 fn a_member_that_missed_the_end_has_the_geometry_after() {
     let mut set = growing(100 * UNIT);
@@ -303,8 +304,8 @@ fn other_reshapes_are_read_or_refused_by_name() {
     }
 }
 
-/// Values of every field, and combinations of them, neither panic nor hang: not in the assembly,
-/// and not in an engine that is made of it.
+/// Odd values of the fields, one or several at a time, cause neither a panic nor an endless loop:
+/// neither in the assembly, nor in an engine made from it.
 #[test]
 fn odd_fields_of_a_reshape_do_no_harm() {
     let mut rng = Rng::new(30);
@@ -331,7 +332,7 @@ fn odd_fields_of_a_reshape_do_no_harm() {
                 of => edit(&mut set[of], spoil),
             }
         }
-        // What a superblock says is checked when it is read.
+        // A superblock with invalid fields is dropped when it is read.
         set.retain(|candidate| {
             let superblock = candidate.superblock.as_ref().unwrap();
             superblock.validate(candidate.member.size).is_ok()

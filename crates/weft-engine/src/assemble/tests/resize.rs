@@ -1,4 +1,4 @@
-//! Arrays of which a crash has cut off a change of the size or of the number of mirrors.
+//! Arrays with a change of the size or of the number of mirrors that a crash has cut off.
 
 use weft_ondisk::Role;
 use weft_units::Slot;
@@ -20,7 +20,8 @@ fn before(level: Level, slots: usize) -> (Vec<Candidate>, Sectors) {
     (set, size)
 }
 
-/// Every set of members that have recorded a larger size, of which the members with a slot count.
+/// Every set of members that have recorded a larger size. The size recorded by members with a slot
+/// counts.
 #[test]
 fn a_size_that_not_all_members_record_is_that_of_those_which_do() {
     for (level, slots) in [(Level::Raid1, 2), (Level::Raid5, 3), (Level::Raid10, 4)] {
