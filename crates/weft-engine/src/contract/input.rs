@@ -191,7 +191,7 @@ impl Account {
     /// Account of resync, recovery, check and repair.
     pub(crate) const SYNC: Self = Self(1);
     /// Account shared by all clients without an account of their own. The accounts of single
-    /// clients follow it.
+    /// clients have the numbers after this one.
     pub(crate) const OTHERS: Self = Self(2);
 }
 
@@ -404,8 +404,9 @@ pub enum Verb {
     /// Fill a spare beside a member that still works, and let it take the member's slot at the end.
     /// The member counts as failed from then on.
     Replace(Replace),
-    /// Change the shape of the array. The answer is sent when the array has its new shape or, for
-    /// one into which data has to be copied, when superblocks record that the reshape has begun.
+    /// Change the shape of the array. The answer is sent when the array has its new shape or, if
+    /// data has to be copied to reach that shape, when superblocks record that the reshape has
+    /// begun.
     Grow(Growth),
     /// Start or stop a sync: `check`, `repair`, `resync` and `correct` start one, `idle` stops a
     /// running one, and `frozen` also prevents a new one from starting.
@@ -465,14 +466,14 @@ pub struct Replace {
 /// Change of the shape of an array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Growth {
-    /// Slots, layout and chunk. An array with parity is reshaped; spares take additional slots. One
-    /// of RAID 1 gets more slots, or loses empty ones.
+    /// Slots, layout and chunk. An array with parity is reshaped; spares take additional slots. An
+    /// array of RAID 1 gets more slots, or loses empty ones.
     Shape(Shape),
     /// Data sectors of each member; `None`: as many as every member has room for.
     Size(Option<Sectors>),
 }
 
-/// Shape that an array is to have; `None`: as now.
+/// Shape that an array is to have. A field that is `None` keeps its present value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Shape {
     /// Number of slots.

@@ -62,8 +62,8 @@ pub enum Output {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum MemberOp {
     /// Discard a range, which then reads as zeroes. If the member cannot discard or fails to do so,
-    /// the driver writes zeros, because the engine relies on reading them. An error means that
-    /// zeros could not be written either.
+    /// the driver writes zeros, because the engine relies on reading zeros from the range. An error
+    /// means that zeros could not be written either.
     Discard {
         /// First sector of the range on the member.
         at: Sectors,
@@ -249,8 +249,8 @@ pub enum Notice {
         /// Length in sectors.
         sectors: Sectors,
         /// Whether the data is lost: a recovery could not compute it, or a client got an error for
-        /// its write, because too many of the other members lack it. Otherwise the member failed
-        /// to write or to keep it, and the other members give it.
+        /// its write, because too many of the other members lack it. Otherwise the member failed to
+        /// write or to keep the data, and the other members supply it.
         lost: bool,
     },
     /// A resync, recovery, check or repair ended.

@@ -70,9 +70,9 @@ pub struct WriteBackSnapshot {
     pub volumes: Vec<WriteBackVolume>,
 }
 
-/// Numbers of runs of dirty pages that the cache wrote in several parts, of which an earlier part
-/// failed and the last one succeeded. The run counts as failed. A run has several parts if some of
-/// its pages were replaced on the volume while it waited to be written.
+/// Numbers of runs of dirty pages that the cache wrote in several parts, and in which an earlier
+/// part failed although the last one succeeded. Such a run counts as failed. A run has several
+/// parts if some of its pages were replaced on the volume while it waited to be written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PartlyWritten {
     /// Runs in which a part failed because a member had no space.
@@ -347,7 +347,7 @@ pub struct MemberSnapshot {
     pub label: String,
     /// Slot of the member; `None` for a spare or a failed member.
     pub slot: Option<Slot>,
-    /// Slot of the member that this one is filled to replace.
+    /// Slot that this member, as a replacement, is filled to take over from another member.
     pub replaces: Option<Slot>,
     /// Index of the member in the superblock's `dev_roles`.
     pub dev_number: u32,

@@ -19,8 +19,8 @@ pub struct PoolKnobs {
     pub background: Amount,
     /// Age in 1/100 s from which dirty pages are written in any case.
     pub expire_centisecs: u32,
-    /// Interval in 1/100 s at which pages are searched for that have been dirty for
-    /// `expire_centisecs`. Zero disables the search.
+    /// Interval in 1/100 s of the search for pages that have been dirty for `expire_centisecs`.
+    /// Zero disables the search.
     pub writeback_centisecs: u32,
     /// Rule that throttles clients which write faster than the members. `None`: clients write at
     /// the speed of memory up to the limit, and then wait for room.

@@ -246,7 +246,7 @@ impl Knobs {
 }
 
 impl Default for Knobs {
-    /// Weft's defaults.
+    /// Default values of weft.
     fn default() -> Self {
         Self {
             plan_rule: PlanRule::Least,
@@ -391,7 +391,8 @@ mod tests {
         for row in TABLE {
             let range = row.range();
             assert_eq!(row.range_live() != range, !row.historic.is_empty(), "{}", row.name);
-            // A value by a text of its own, so that no other text means the same.
+            // Each historic value has a word of its own in the range, so that no other text means
+            // the same.
             for (value, experiment) in row.historic {
                 assert!(range.split(" | ").any(|word| word == *value), "{}={value}", row.name);
                 assert!(knobs.parse(row.name, value).is_ok(), "{}={value}", row.name);
