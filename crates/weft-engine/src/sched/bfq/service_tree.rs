@@ -110,13 +110,13 @@ struct Entity {
     service: u64,
     weight: u32,
     tree: TreeOf,
-    place: Place,
+    state: EntityState,
     /// Number of the group that the entity represents; 0 for a queue.
     group: u8,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum EntityState {
     /// The entity has requests and waits for service.
     Active,
     /// The entity has no requests, and its weight and finish no longer count.
@@ -160,7 +160,8 @@ impl ServiceTrees {
 
     /// Adds a queue, which gets the next number.
     pub(super) fn add(&mut self) -> QueueId {
-        let (tree, place) = (TreeOf::new(Group::ROOT, IoPriority::BestEffort), Place::Forgotten);
+        let (tree, state) =
+            (TreeOf::new(Group::ROOT, IoPriority::BestEffort), EntityState::Forgotten);
         QueueId(self.entities.push(Entity {
             start: 0,
             finish: 0,
@@ -168,7 +169,7 @@ impl ServiceTrees {
             service: 0,
             weight: 0,
             tree,
-            place,
+            state,
             group: 0,
         }))
     }
@@ -210,12 +211,12 @@ impl ServiceTrees {
 
     /// Whether a queue has requests and is not in service.
     pub(super) fn is_active(&self, queue: QueueId) -> bool {
-        self.entities.at(queue.0).place == Place::Active
+        self.entities.at(queue.0).state == EntityState::Active
     }
 
     /// Whether the tree keeps no state about the queue.
     pub(super) fn is_forgotten(&self, queue: QueueId) -> bool {
-        self.entities.at(queue.0).place == Place::Forgotten
+        self.entities.at(queue.0).state == EntityState::Forgotten
     }
 
     /// Active queues, in order of level, class and finish.
@@ -247,10 +248,10 @@ impl ServiceTrees {
             return;
         }
         let (group, weight) = self.group_of(tree);
-        match self.entities.at(group).place {
-            Place::Active => self.follow_next(group),
-            Place::InService => {}
-            Place::Forgotten | Place::Idle => {
+        match self.entities.at(group).state {
+            EntityState::Active => self.follow_next(group),
+            EntityState::InService => {}
+            EntityState::Forgotten | EntityState::Idle => {
                 let of = TreeOf::new(Group::ROOT, IoPriority::BestEffort);
                 self.begin(group, of, weight, budget, resume);
             }
@@ -269,16 +270,17 @@ impl ServiceTrees {
     /// Removes a queue, which is in service or waits for service, from the queues that have
     /// requests.
     pub(super) fn deactivate(&mut self, queue: QueueId) {
-        let Entity { tree, place, .. } = *self.entities.at(queue.0);
+        let Entity { tree, state, .. } = *self.entities.at(queue.0);
         self.end(queue.0);
         if tree.of_root() {
             return;
         }
         let (group, _) = self.group_of(tree);
-        match (self.budget_of_next(group), place) {
-            (Some(_), Place::InService) => self.group_goes_on(tree),
+        match (self.budget_of_next(group), state) {
+            (Some(_), EntityState::InService) => self.group_goes_on(tree),
             // Another queue of the group is in service.
-            _ if place == Place::Active && self.entities.at(group).place == Place::InService => {}
+            _ if state == EntityState::Active
+                && self.entities.at(group).state == EntityState::InService => {}
             (Some(_), _) => self.follow_next(group),
             (None, _) => self.end(group),
         }
@@ -344,8 +346,8 @@ impl ServiceTrees {
 
     /// Sets the budget of a group that waits for service to that of its next queue.
     fn follow_next(&mut self, group: u32) {
-        let Entity { place, budget: before, .. } = *self.entities.at(group);
-        if place != Place::Active {
+        let Entity { state, budget: before, .. } = *self.entities.at(group);
+        if state != EntityState::Active {
             return;
         }
         let budget = self.budget_of_next(group).expect("a queue of the group is active");
@@ -376,20 +378,20 @@ impl ServiceTrees {
 
     #[inline]
     fn begin(&mut self, at: u32, of: TreeOf, weight: u32, budget: u64, resume: Option<u64>) {
-        let Entity { place, finish: left, weight: before, tree: old, group, .. } =
+        let Entity { state, finish: left, weight: before, tree: old, group, .. } =
             *self.entities.at(at);
-        if place == Place::Idle {
+        if state == EntityState::Idle {
             self.leave_idle(at);
             self.tree_mut(old).weights -= u64::from(before);
         } else {
-            assert_eq!(place, Place::Forgotten, "an activated entity was not active");
+            assert_eq!(state, EntityState::Forgotten, "an activated entity was not active");
         }
         let tree = &mut self.trees[usize::from(of.0)];
         tree.weights += u64::from(weight);
         let vtime = tree.vtime;
         let resumed = resume.filter(|_| precedes(left, vtime));
         let base = if resumed.is_some() { left } else { vtime };
-        let remembered = place == Place::Idle && old == of && precedes(base, left);
+        let remembered = state == EntityState::Idle && old == of && precedes(base, left);
         let mut start = if remembered { left } else { base };
         let mut finish = start.wrapping_add(delta(budget, weight));
         if let Some(raising) = resumed
@@ -398,44 +400,46 @@ impl ServiceTrees {
             let pushed = vtime.wrapping_sub(finish) / raising;
             (start, finish) = (start.wrapping_add(pushed), finish.wrapping_add(pushed));
         }
-        let (place, service) = (Place::Active, 0);
+        let (state, service) = (EntityState::Active, 0);
         *self.entities.at_mut(at) =
-            Entity { start, finish, budget, service, weight, tree: of, place, group };
+            Entity { start, finish, budget, service, weight, tree: of, state, group };
         self.entities.insert(&mut tree.active, at);
     }
 
     #[inline]
     fn go_on(&mut self, at: u32, weight: u32, budget: u64) {
         let entity = self.entities.at_mut(at);
-        assert_eq!(entity.place, Place::InService, "only a served entity is requeued");
+        assert_eq!(entity.state, EntityState::InService, "only a served entity is requeued");
         let tree = &mut self.trees[usize::from(entity.tree.0)];
         entity.start = entity.start.wrapping_add(delta(entity.service, entity.weight));
         tree.weights = tree.weights - u64::from(entity.weight) + u64::from(weight);
         (entity.weight, entity.budget, entity.service) = (weight, budget, 0);
         entity.finish = entity.start.wrapping_add(delta(budget, weight));
-        entity.place = Place::Active;
+        entity.state = EntityState::Active;
         self.entities.insert(&mut tree.active, at);
     }
 
     #[inline]
     fn end(&mut self, at: u32) {
-        let Entity { tree, place, .. } = *self.entities.at(at);
+        let Entity { tree, state, .. } = *self.entities.at(at);
         let tree = &mut self.trees[usize::from(tree.0)];
-        match place {
-            Place::Active => self.entities.remove(&mut tree.active, at),
-            Place::InService => {}
-            Place::Forgotten | Place::Idle => unreachable!("an inactive entity is not deactivated"),
+        match state {
+            EntityState::Active => self.entities.remove(&mut tree.active, at),
+            EntityState::InService => {}
+            EntityState::Forgotten | EntityState::Idle => {
+                unreachable!("an inactive entity is not deactivated")
+            }
         }
         let entity = self.entities.at_mut(at);
         // An entity that leaves during its slot keeps budget and service, because it may resume
         // with the rest.
-        if place == Place::Active {
+        if state == EntityState::Active {
             entity.budget = 0;
         }
-        let served = if place == Place::InService { entity.service } else { 0 };
+        let served = if state == EntityState::InService { entity.service } else { 0 };
         entity.finish = entity.start.wrapping_add(delta(served, entity.weight));
         if precedes(tree.vtime, entity.finish) {
-            entity.place = Place::Idle;
+            entity.state = EntityState::Idle;
             let finish = entity.finish;
             self.entities.insert(&mut tree.idle, at);
             if tree.first_idle.is_none_or(|first| precedes(finish, self.entities.at(first).finish))
@@ -443,7 +447,7 @@ impl ServiceTrees {
                 tree.first_idle = Some(at);
             }
         } else {
-            entity.place = Place::Forgotten;
+            entity.state = EntityState::Forgotten;
             tree.weights -= u64::from(entity.weight);
         }
     }
@@ -453,23 +457,23 @@ impl ServiceTrees {
         let of = self.entities.at(at).tree;
         self.entities.remove(&mut self.trees[usize::from(of.0)].active, at);
         let entity = self.entities.at_mut(at);
-        assert_eq!(entity.place, Place::Active, "a served entity was active");
-        (entity.place, entity.service) = (Place::InService, 0);
+        assert_eq!(entity.state, EntityState::Active, "a served entity was active");
+        (entity.state, entity.service) = (EntityState::InService, 0);
         of
     }
 
     #[inline]
     fn pay(&mut self, at: u32, sectors: u64) -> TreeOf {
-        let Entity { tree: of, place, weight, budget, .. } = *self.entities.at(at);
+        let Entity { tree: of, state, weight, budget, .. } = *self.entities.at(at);
         let tree = &mut self.trees[usize::from(of.0)];
-        if place == Place::Active {
+        if state == EntityState::Active {
             self.entities.remove(&mut tree.active, at);
             let entity = self.entities.at_mut(at);
             entity.start = entity.start.wrapping_add(delta(sectors, weight));
             entity.finish = entity.start.wrapping_add(delta(budget, weight));
             self.entities.insert(&mut tree.active, at);
         } else {
-            assert_eq!(place, Place::InService, "a charged entity has requests");
+            assert_eq!(state, EntityState::InService, "a charged entity has requests");
             self.entities.at_mut(at).service += sectors;
         }
         tree.vtime = tree.vtime.wrapping_add((sectors << SHIFT) / tree.weights);
@@ -479,14 +483,14 @@ impl ServiceTrees {
 
     #[inline]
     fn fit(&mut self, at: u32, budget: u64) -> TreeOf {
-        let Entity { tree: of, place, weight, start, .. } = *self.entities.at(at);
+        let Entity { tree: of, state, weight, start, .. } = *self.entities.at(at);
         let tree = &mut self.trees[usize::from(of.0)];
-        if place == Place::Active {
+        if state == EntityState::Active {
             self.entities.remove(&mut tree.active, at);
         }
         let entity = self.entities.at_mut(at);
         entity.budget = budget;
-        if place == Place::Active {
+        if state == EntityState::Active {
             entity.finish = start.wrapping_add(delta(budget, weight));
             self.entities.insert(&mut tree.active, at);
         }
@@ -501,7 +505,7 @@ impl ServiceTrees {
         }
         self.leave_idle(first);
         let entity = self.entities.at_mut(first);
-        entity.place = Place::Forgotten;
+        entity.state = EntityState::Forgotten;
         self.trees[usize::from(of.0)].weights -= u64::from(entity.weight);
     }
 
