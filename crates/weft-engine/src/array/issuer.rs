@@ -36,8 +36,8 @@ pub(crate) enum Issuer {
 pub(crate) enum Returned {
     /// Answer to a request of the write-back cache's operation with this number.
     Answer(u32, Result<(), ReplyError>),
-    /// Frames of a request of the operation with this number, which no member uses any longer.
-    /// Frames of a successful read return with its answer instead.
+    /// Frames of a request of the operation with this number, which no member uses any longer. The
+    /// frames of a successful read return with the answer of the read instead.
     Frames(u32, Run),
 }
 

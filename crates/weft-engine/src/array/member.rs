@@ -39,8 +39,8 @@ pub(crate) struct Member {
     superblock: Option<Superblock>,
     /// Read the member only if no other member has the data.
     pub(crate) write_mostly: bool,
-    /// First sector of the array's data on the member; during a reshape the first one that either
-    /// geometry uses.
+    /// First sector of the array's data on the member. During a reshape, the first sector of the
+    /// data in either geometry.
     data_offset: Sectors,
     /// Distances from `data_offset` to the data of the geometry before a reshape, and to the data
     /// of the geometry after it. Zero without a reshape.
@@ -188,8 +188,8 @@ impl Member {
         superblock.is_some_and(|superblock| superblock.badblocks_room(self.info.size).is_some())
     }
 
-    /// Makes the member's data sectors those of both geometries of the reshape that its superblock
-    /// records.
+    /// Sets the member's data sectors to cover the data of both geometries of the reshape that its
+    /// superblock records.
     pub(crate) fn begin_moving(&mut self) {
         let superblock = self.superblock();
         let before = superblock.data_offset();
@@ -199,7 +199,7 @@ impl Member {
         self.data_size = self.data_size + before.max(after) - self.data_offset;
     }
 
-    /// Makes the member's data sectors those of its superblock again, after a reshape.
+    /// Sets the member's data sectors to those that its superblock records, after a reshape.
     pub(crate) fn end_moving(&mut self) {
         let [before, after] = std::mem::take(&mut self.shifts);
         self.data_size -= before.max(after);
@@ -215,7 +215,8 @@ impl Member {
         }
     }
 
-    /// Slot for which the member receives writes: its own, or that of the member that it replaces.
+    /// Slot for which the member receives writes: the member's own slot or, for a replacement, the
+    /// slot of the member that it replaces.
     pub(crate) fn written_slot(&self) -> Option<Slot> {
         self.slot.or(self.replaces)
     }
@@ -237,8 +238,8 @@ impl Member {
     }
 
     /// Whether zeros have to be written over the member's superblock area before a superblock is
-    /// written there. This is needed if an older superblock may be there and the new one is larger
-    /// than a block, because a crash could leave half of each.
+    /// written there. Zeros are needed if an older superblock may be there and the new superblock
+    /// is larger than a block, because a crash could leave half of each superblock.
     pub(crate) fn is_to_wipe(&self) -> bool {
         let tears = || {
             let block = self.info.logical_block;

@@ -33,7 +33,7 @@ pub(crate) struct Membership {
     replaced: SlotSet,
     /// Slots with a member that does not answer.
     stalled: SlotSet,
-    /// All slots of the array; `entries` has one entry for each.
+    /// All slots of the array; `entries` has one entry for each slot.
     slots: SlotSet,
     entries: Vec<SlotEntry>,
     tolerance: Tolerance,
@@ -75,12 +75,12 @@ pub(crate) enum Report {
     /// A strip was rewritten and could be read back. `sector` is its first data sector.
     Corrected { slot: Slot, sector: Sectors, sectors: Sectors },
     /// Sectors of the member, which is being rebuilt, cannot be computed, because too many of the
-    /// other members cannot be read there. They are recorded in the member's bad-block log.
+    /// other members cannot be read there. The sectors are recorded in the member's bad-block log.
     /// `sector` is the first data sector.
     Unrecovered { slot: Slot, sector: Sectors, sectors: Sectors },
-    /// The member accepts a write of these sectors but cannot read it back. They are recorded in
-    /// its bad-block log. A member without room for that is failed if the array can run without it.
-    /// `sector` is the first data sector.
+    /// The member accepts a write of these sectors but cannot read it back. The sectors are
+    /// recorded in the member's bad-block log. If the log has no room for them, the member is
+    /// failed, provided that the array can run without it. `sector` is the first data sector.
     Suspect { slot: Slot, sector: Sectors, sectors: Sectors },
     /// The member failed a write. It is failed (taken out of use) even if that breaks the array.
     Failed { slot: Slot },
@@ -215,8 +215,8 @@ impl Membership {
     }
 
     /// Slots that can be read in the stripe with these data sectors. Members with bad blocks in the
-    /// stripe are left out. Stalled members are left out too, if `around` permits to read the
-    /// others instead and these suffice.
+    /// stripe are left out. Stalled members are left out too, if `around` permits reading the other
+    /// members instead, and the other members suffice.
     #[inline]
     pub(crate) fn readable(&self, stripe: SectorRange, around: ReadAround) -> SlotSet {
         if self.stalled.is_empty() && self.present == self.in_sync && self.with_bad.is_empty() {

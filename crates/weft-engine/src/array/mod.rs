@@ -114,14 +114,13 @@ pub(crate) struct Array {
     /// there, and another one, which the array cannot run without, failed to write its own. `None`
     /// if there is no such sector.
     unwritten_from: Option<Sectors>,
-    /// Slots of members that may lack data because of a write for which they had no space, at a
-    /// level that does not keep such data to write it later. Only a resync makes these members
+    /// Slots of members that may lack data of a write because they had no space for it. The level
+    /// of the array does not keep such data to write it later, so only a resync makes these members
     /// agree with the others.
     missed_for_space: SlotSet,
     /// Members that are to be replaced, each with the spare that was named for it, if one was.
     to_replace: Vec<Replace>,
-    /// Writes in progress that go to two members: to one that is being replaced, and to its
-    /// replacement.
+    /// Writes in progress to a member that is being replaced and to its replacement.
     twins: Twins,
     /// Reshape under way; `None` if there is none.
     reshape: Option<Box<Reshape>>,
@@ -741,7 +740,7 @@ fn bad_log_of(member: &crate::assemble::Member) -> BadLog {
     BadLog::new(member.bad_blocks(), is_list)
 }
 
-/// Creates the member that is filled to replace the one at the replacement's slot.
+/// Creates the replacement for the member at a slot: a member that is filled beside that member.
 fn filled_beside(replacement: &Replacement, layout: &Layout) -> Member {
     let Replacement { slot, member, recovery_offset } = replacement;
     let (info, superblock) = (member.info.clone(), member.superblock.clone());

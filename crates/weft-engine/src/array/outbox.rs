@@ -48,8 +48,8 @@ pub(crate) enum Owner {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct JobId(pub(crate) u32);
 
-/// First and last entry of a linked list in one of two tables: of the parts of a member request
-/// after its first one, or of the outstanding requests of a member.
+/// First and last entry of a linked list in one of two tables. The list has either the parts of a
+/// member request after its first part, or the outstanding requests of a member.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Chain {
     first: u32,
@@ -116,8 +116,8 @@ impl Outstanding {
         Self { volume, member, write, fua, issued, owner, requests, at_member, scheduled, detached }
     }
 
-    /// Whether this is a write of a personality's data (`Owner::Parts`), and its owner was not yet
-    /// told a result.
+    /// Whether the request is a write of a personality's data (`Owner::Parts`) with an owner that
+    /// has not got a result yet.
     fn is_writing_parts(&self) -> bool {
         self.write && !self.detached && matches!(self.owner, Owner::Parts(..))
     }
@@ -146,8 +146,8 @@ pub(crate) struct Outbox {
     sequence: u64,
     /// Empty lists of compute operations, kept for their allocations.
     spare_ops: Vec<Vec<ComputeOp>>,
-    /// Recipients of those parts of member requests that were merged into a request, each with the
-    /// index of the next one for the same request.
+    /// Recipients of the parts that were merged into member requests. Each has the index of the
+    /// next recipient of the same request.
     merged: Vec<(CompletionTarget, u32)>,
     merged_free: Vec<u32>,
 }
@@ -321,7 +321,8 @@ impl Outbox {
         }
     }
 
-    /// Merges the parts of `other` into those of `owner`, because their member requests became one.
+    /// Adds the parts of `other` to the parts of `owner`, because their member requests were
+    /// merged.
     fn join(&mut self, owner: &mut Owner, other: Owner) {
         let (Owner::Parts(_, chain), Owner::Parts(completion, rest)) = (owner, other) else {
             unreachable!("only requests of parts are merged")
@@ -375,7 +376,7 @@ impl Outbox {
     }
 
     /// Detaches the outstanding requests of `member` from the member's scheduler. Returns the
-    /// number of those that count against its queue depth.
+    /// number of requests that count against the member's queue depth.
     pub(crate) fn unschedule(&mut self, member: MemberIndex) -> u32 {
         let mut count = 0;
         for token in self.tokens_of(member) {
@@ -402,7 +403,7 @@ impl Outbox {
         self.chain(token, completion);
     }
 
-    /// Adds the recipient of another part to the member request with this token.
+    /// Adds the recipient of a further part to the member request with this token.
     fn chain(&mut self, token: Token, completion: CompletionTarget) {
         let entry = &mut self.tokens[token_place(token)];
         let Some(Outstanding { owner: Owner::Parts(_, chain), .. }) = &mut entry.outstanding else {
@@ -449,9 +450,9 @@ impl Outbox {
         rest.iter().for_each(|part| self.chain(token, *part));
     }
 
-    /// Number of bytes that a request at sector `at` may have. If it can be appended to the last
-    /// request of its member and direction, this is the room left in that request; otherwise it is
-    /// the maximum for a new request.
+    /// Largest number of bytes of a request at sector `at`. If the request can be appended to the
+    /// last request of its member and direction, this is the room left in that request; otherwise
+    /// it is the maximum for a new request.
     pub(crate) fn room(&self, at: Sectors, request: &MemberRequest, last: &Last) -> u64 {
         last.room(self.turn, at, request)
     }
@@ -620,7 +621,7 @@ impl Outbox {
     }
 
     /// Whether a write of a personality's data (`Owner::Parts`) to the member is queued or
-    /// outstanding, and its owner was not yet told a result.
+    /// outstanding, with an owner that has not got a result yet.
     pub(crate) fn is_writing_parts(&self, member: &Member) -> bool {
         let out = self.tokens_of(member.info.index).into_iter().any(|token| {
             let outstanding = self.tokens[token_place(token)].outstanding.as_ref();
@@ -682,12 +683,12 @@ impl Outbox {
 }
 
 /// A token is a sequence number above the index of its table entry, so it is found in one step and
-/// is never issued twice. There can be 2^24 outstanding tokens, and 2^40 in the engine's lifetime
-/// (34 years at 1,000 a millisecond).
+/// is never issued twice. At most 2^24 tokens can be outstanding, and 2^40 can be issued in the
+/// engine's lifetime (34 years at 1,000 a millisecond).
 const TOKEN_PLACE_BITS: u32 = 24;
 
-/// Limit on the number of operation lists that are kept, and on the length of each; the length is
-/// usually enough for one stripe.
+/// Limit on the number of operation lists that are kept for reuse, and on the length of each list.
+/// One stripe usually needs no longer list.
 const SPARE_OPS_MAX: usize = 64;
 const SPARE_OPS_LONG: usize = 16;
 

@@ -62,7 +62,7 @@ pub(crate) struct Reshape {
     /// Position in the superblocks of all members.
     recorded: Sectors,
     /// Number of the superblock update in which all members record the position at which the
-    /// reshape begins or goes on. Nothing is copied before it is done.
+    /// reshape begins or goes on. Nothing is copied before that update is done.
     begins: Option<u64>,
     /// Whether a flush is under way after which a new position is recorded.
     flushing: bool,
@@ -167,8 +167,8 @@ impl Reshape {
     }
 }
 
-/// Creates a membership with the slots of the geometry `of` and no members. It copies the state of
-/// the whole array from `other`.
+/// Creates a membership with the slots of the geometry `of` and no members. The membership gets the
+/// state of the whole array from `other`.
 fn slots_of(of: &Geometry, other: &Membership) -> Membership {
     let tolerance = Layout::Parity(of.clone()).tolerance();
     let mut slots = Membership::new(usize::from(of.members()), tolerance, false, None);
@@ -257,7 +257,7 @@ impl Array {
         self.reshape.as_ref().expect("the array is being reshaped")
     }
 
-    /// Data sector of the geometry after at which the reshape goes on; `None` if there is nothing
+    /// Data sector, in the geometry after, at which the reshape goes on; `None` if there is nothing
     /// to copy now.
     pub(crate) fn reshape_from(&self) -> Option<Sectors> {
         let reshape = self.reshape.as_ref().filter(|_| !self.reshape_begins())?;
@@ -290,7 +290,8 @@ impl Array {
             .is_some_and(|reshape| reshape.recorded == reshape.end() && !self.membership.read_only)
     }
 
-    /// Exchanges the memberships of the two geometries, so that the array is seen in the other one.
+    /// Exchanges the memberships of the two geometries, so that `membership` is that of the other
+    /// geometry.
     pub(crate) fn swap_memberships(&mut self) {
         self.membership_before.follow(&self.membership);
         std::mem::swap(&mut self.membership, &mut self.membership_before);
@@ -582,7 +583,8 @@ impl Array {
         before
     }
 
-    /// Ends the reshape: the geometry after it becomes that of the array, and is returned.
+    /// Ends the reshape. The geometry after the reshape becomes the geometry of the array, and is
+    /// returned.
     pub(crate) fn end_reshape(&mut self) -> Geometry {
         assert!(self.is_reshaped(), "all of the array has the geometry after the reshape");
         let reshape = self.reshape.take().expect("the array is being reshaped");
@@ -610,5 +612,6 @@ impl Array {
 /// Upper bound of the distance by which data moves, as a multiple of [`distance_min`].
 const DISTANCE_MAX: u64 = 64;
 
-/// Units that may be copied before their position is recorded, if nothing asks for that earlier.
+/// Largest number of units that are copied before their position is recorded. A waiting client, or
+/// a copy to sectors that a restart would read, requires the position earlier.
 pub(crate) const UNRECORDED_MAX: u64 = 64;

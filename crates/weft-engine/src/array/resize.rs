@@ -30,8 +30,8 @@ pub(super) struct Resize {
     update: u64,
     /// Whether that update has begun.
     begun: bool,
-    /// First added sector of the resync space ([`Layout::resync_size`]), from which on everything
-    /// has to be resynced; `None` if nothing is added.
+    /// First added sector of the resync space ([`Layout::resync_size`]); everything from there on
+    /// has to be resynced. `None` if nothing is added.
     added: Option<Sectors>,
 }
 
@@ -257,7 +257,8 @@ impl Array {
         }
     }
 
-    /// Makes the new layout, which every member has recorded, that of the array, and returns it.
+    /// Makes the new layout the layout of the array, now that every member has recorded it, and
+    /// returns it.
     pub(crate) fn end_resize(&mut self) -> Layout {
         assert!(self.is_resize_recorded(), "members record the layout before it is used");
         self.membership.resync_from = self.resync_to_record();

@@ -38,8 +38,8 @@ pub(crate) struct Pass {
     pub(crate) size: Sectors,
     /// Whether all copies and parity agree once the sync has covered everything.
     pub(crate) settles: Settles,
-    /// Whether the sync counts sectors of members although the bits of the bitmap stand for sectors
-    /// of the array, so that ranges have to be mapped from one to the other.
+    /// Whether the sync counts sectors of members while the bits of the bitmap stand for sectors of
+    /// the array, so that ranges have to be mapped between the two.
     pub(crate) maps: bool,
 }
 
@@ -58,9 +58,9 @@ pub(crate) enum Settles {
 #[derive(Clone, Debug)]
 pub(crate) struct Resync {
     pub(crate) action: SyncAction,
-    /// Lease on the whole array, which keeps it dirty, while the sync may change parity.
+    /// Lease on the whole array while the sync may change parity. The lease keeps the array dirty.
     pub(crate) lease: Option<Lease>,
-    /// Slots that were under recovery when the sync began, and still are.
+    /// Slots that were under recovery when the sync began and are still under recovery.
     slots: SlotSet,
     /// Whether at least one of `slots` already held rebuilt data when the recovery began.
     partly_rebuilt: bool,
@@ -193,8 +193,8 @@ impl Resync {
         self.window.is_empty()
     }
 
-    /// Time at which the speed limits of the sync let it continue; `None` if they do not hold it
-    /// back. `client_waits` tells whether a client waits for an answer now.
+    /// Time at which the speed limits of the sync let it continue; `None` if they do not delay the
+    /// sync. `client_waits` tells whether a client waits for an answer now.
     pub(crate) fn wake(&self, client_waits: bool) -> Option<Time> {
         let goes_on = !self.stopping && self.next < self.end;
         if goes_on { self.pace.wake(self.has_all(), client_waits) } else { None }
@@ -218,8 +218,8 @@ impl Resync {
         if mismatch {
             self.mismatch_cnt += self.pass.unit.0;
         }
-        // A recovery or a reshape succeeds completely or not at all. But a stripe that cannot be
-        // read does not keep the parity of other stripes from being checked (as in md).
+        // A recovery or a reshape succeeds completely or not at all. A check or a resync goes on
+        // after a stripe that cannot be read, to check the parity of the other stripes (as in md).
         if !ok && matches!(self.action, SyncAction::Recover | SyncAction::Reshape) {
             self.failed = true;
             self.rewind(key);

@@ -100,7 +100,7 @@ impl Array {
     }
 
     /// Whether the array can do without all in-sync members that have no space. A member that
-    /// shares its file system with one of these is not counted on either.
+    /// shares its file system with a member without space counts as without space too.
     fn can_do_without_full(&self) -> bool {
         let full = |member: &Member| member.is_full_since().is_some();
         let spaces = || self.members.iter().filter(|it| full(it)).filter_map(|it| it.info.space);

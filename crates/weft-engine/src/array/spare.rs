@@ -111,8 +111,8 @@ impl Array {
         self.bitmap_stays()
     }
 
-    /// Checks that the array has superblocks, in which a change can be recorded; `what` is to
-    /// change.
+    /// Checks that the array has superblocks, in which a change can be recorded. `what` names the
+    /// change in the error.
     pub(super) fn has_superblocks(&self, what: &str) -> Result<(), ReplyError> {
         if !self.is_built {
             return Ok(());
@@ -139,8 +139,8 @@ impl Array {
             .ok_or(ReplyError::Invalid("the role table of the superblock is full"))
     }
 
-    /// Whether a device with logical blocks of this size can be a member: every request that
-    /// clients may send is aligned to the blocks.
+    /// Whether a device with logical blocks of this size can be a member, because every request
+    /// that clients may send is aligned to such blocks.
     fn serves_blocks(&self, block: Bytes) -> bool {
         self.request_unit <= Bytes(1) || block <= self.request_unit
     }

@@ -52,10 +52,10 @@ use crate::contract::token::RequestId;
 use crate::knobs::FlushRule;
 use crate::mutant::Mutant;
 
-/// Progress of strips that were corrected after a read error towards durability. A correction does
-/// not need the array to be dirty, because a crash leaves nothing inconsistent; but the members are
-/// flushed before a superblock records clean. The same holds for strips for which a member had no
-/// space, once they are written and no resync follows.
+/// Durability of strips that were corrected after a read error. A correction does not need the
+/// array to be dirty, because a crash leaves nothing inconsistent; but the members are flushed
+/// before a superblock records clean. Strips for which a member had no space are treated alike,
+/// once they are written and no resync follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Corrections {
     Durable,
@@ -110,8 +110,8 @@ pub(super) struct SuperblockUpdates {
     /// superblocks will record clean, and wait for a flush of the members because strips were
     /// corrected since the update began.
     pub(super) held: bool,
-    /// Whether the update that pauses (`held`) has written only the header of the bitmap so far,
-    /// and no superblock.
+    /// Whether the update was `held` before its first superblock was written: only the header of
+    /// the bitmap is written so far.
     begins: bool,
     /// Number of the first superblock update that records all failures so far.
     pub(super) records_failures: u64,
@@ -250,11 +250,11 @@ impl Array {
         !matches!(self.intent.state, CleanState::Clean | CleanState::BecomingClean(_))
     }
 
-    /// Time at which a superblock update that found no space on a member is retried; `None` if none
-    /// waits.
+    /// Time of the next attempt at a superblock update that found no space on a member; `None` if
+    /// no such update waits.
     pub(crate) fn update_wake(&self) -> Option<Time> {
-        // While writes of an update or of bitmap pages are outstanding their answers wake the
-        // array, and while the update is held the answers to a flush do.
+        // While writes of an update or of bitmap pages are outstanding, their answers wake the
+        // array; while the update is held, the answers to a flush do.
         let idle = self.updates.outstanding == 0 && !self.updates.held && !self.has_bitmap_round();
         self.updates.not_before.filter(|_| idle && self.may_write_superblocks())
     }

@@ -135,7 +135,7 @@ impl Pace {
     }
 
     /// Speed of the sync in bytes per second, over the current period of [`SPEED_PERIOD`] and the
-    /// one before it; `None` in the first instant.
+    /// period before it; `None` at the time of the start.
     pub(crate) fn speed(&self) -> Option<Bytes> {
         let (since, before) = self.marks[0];
         let (took, moved) = (self.at.since(since).0, self.asked - before);
@@ -188,8 +188,9 @@ impl Pace {
     }
 
     /// Time at which the sync may continue by itself; `None` if it may continue now, or only after
-    /// an event. `client_waits` tells whether a client waits for an answer now: the last one may
-    /// have got its answer after the last call of [`Pace::look`], and no event may follow.
+    /// an event. `client_waits` tells whether a client waits for an answer now. The value of the
+    /// last call of [`Pace::look`] may be out of date: the last waiting client may have got its
+    /// answer since then, and no further event may follow.
     pub(crate) fn wake(&self, has_all: bool, client_waits: bool) -> Option<Time> {
         if self.allows(has_all) {
             return None;
@@ -213,15 +214,15 @@ impl Pace {
 
 const SECOND: u128 = 1_000_000_000;
 
-/// Bytes after which md checks its speed (32 pages).
+/// Number of bytes after which md checks the speed of a sync (32 pages).
 const STEP_BYTES: u64 = 128 << 10;
 const STEP: u128 = STEP_BYTES as u128 * SECOND;
 
 /// Time without a client request after which clients count as idle.
 const IDLE_AFTER: Span = Span::millis(100);
 
-/// Length of a period for which the speed of a sync is measured. md's marks lie 3 s apart, and its
-/// speed covers ten of them.
+/// Length of a period for which the speed of a sync is measured. md takes a mark every 3 s, and
+/// measures the speed over ten marks.
 const SPEED_PERIOD: Span = Span::secs(10);
 
 /// Shortest pause of clients in which a step may begin.
@@ -251,8 +252,8 @@ mod tests {
     }
 
     /// Bytes that a sync transfers in ten seconds with a call of [`Pace::look`] each millisecond.
-    /// Its requests are done `lag` calls later, and a client sends a request in each millisecond
-    /// for which `works` returns true.
+    /// The requests of the sync are done `lag` calls later. A client sends a request in each
+    /// millisecond for which `works` returns true.
     fn moves(knobs: &Knobs, works: impl Fn(u64) -> bool, lag: u64) -> u64 {
         let mut pace = Pace::new(knobs, Time(0));
         let (mut moved, mut requests, mut done_at) = (0, 0, 0);
@@ -318,7 +319,8 @@ mod tests {
         }
     }
 
-    /// Linux since 4.1: beside clients one step at a time, however far that is above the floor.
+    /// Linux since 4.1: while clients are active, a sync has one step in flight at a time, even if
+    /// it is then far above its floor.
     #[test]
     fn md_s_pace_beside_clients_is_a_step_at_a_time_or_the_floor() {
         let step = |lag| moves(&knobs(SyncPace::Md, 1000, 200_000), |_| true, lag);

@@ -182,7 +182,7 @@ impl Array {
     }
 
     /// Tells the member at `position`, and its replacement if it has one, to discard `sectors` of
-    /// its data. `counted` is added to the written sectors of each.
+    /// its data. `counted` is added to the number of sectors written to each of the two.
     pub(crate) fn discard(
         &mut self,
         position: usize,
@@ -265,8 +265,8 @@ impl Array {
         Some((owner, TwinAnswer { member, result, given_up, pins }))
     }
 
-    /// Records the parts for which the personality has pinned memory, when it was told that `part`
-    /// was given up.
+    /// Records the parts for which the personality has pinned memory after it was notified that
+    /// `part` was given up.
     pub(crate) fn twin_pinned(&mut self, part: CompletionTarget, pinned: Vec<CompletionTarget>) {
         self.twins.at(part).1.pinned = pinned;
     }

@@ -39,8 +39,8 @@ impl Array {
     }
 
     /// Records that a resync has covered everything up to `sector`; `None`: to the end. The array
-    /// stays dirty from there on, or from the first copy that the resync, or a client in the
-    /// meantime, could not write.
+    /// stays dirty from `sector` on, or from the first copy that could not be written in the
+    /// meantime, by the resync or for a client.
     pub(crate) fn resynced_to(&mut self, sector: Option<Sectors>) {
         let unwritten = self.unwritten_from;
         self.membership.resync_from = match sector {

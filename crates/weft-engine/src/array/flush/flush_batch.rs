@@ -65,8 +65,8 @@ pub struct FlushBatch<R> {
     rounds: Vec<Option<Round<R>>>,
     running: usize,
     flights: Vec<Option<Flight>>,
-    /// Members with a flush in flight, each with the index of a round that waits for the member's
-    /// next flush. In order of arrival.
+    /// Members with a flush in flight for which a further flush is due, in order of arrival. Each
+    /// has the index of a round that waits for the further flush.
     queued: Vec<(MemberIndex, usize)>,
     /// Flush requests that need not wait for any more member flushes, each with the result of its
     /// round.
@@ -180,11 +180,10 @@ impl<R> FlushBatch<R> {
         !self.waiting.is_empty() && !held_up
     }
 
-    /// Starts a round, or several, for the waiting requests, as `rule` permits, and the queued
-    /// flushes of members that have none in flight. `members` lists the members in the order in
-    /// which flushes are sent, each with its counter. Returns the flushes to send;
-    /// [`FlushBatch::ended`] must be called once for each of them. A round that needs no flush is
-    /// finished at once.
+    /// Starts the rounds that `rule` permits for the waiting requests, and the queued flushes of
+    /// members with no flush in flight. `members` lists the members in the order in which flushes
+    /// are sent, each with its counter. Returns the flushes to send; [`FlushBatch::ended`] must be
+    /// called once for each of them. A round that needs no flush is finished at once.
     pub fn start(
         &mut self,
         rule: FlushRule,
@@ -280,9 +279,9 @@ impl<R> FlushBatch<R> {
         }
     }
 
-    /// Adds `member` to a round: the round waits for a new flush of the member, for its next one,
-    /// or for the one in flight, as `rule` says, or skips the member if all of its writes are
-    /// durable.
+    /// Adds `member` to a round. As `rule` says, the round waits for a new flush of the member, for
+    /// the member's next flush, or for the flush in flight; or it skips the member if all of the
+    /// member's writes are durable.
     fn involve(
         &mut self,
         rule: FlushRule,
@@ -344,7 +343,8 @@ impl<R> FlushBatch<R> {
     }
 
     /// Records that the round at index `place` needs no more flush of one of its members; `result`
-    /// is that of the member's flush. After the last member, the requests of the round are served.
+    /// is the result of the member's flush. After the last member, the requests of the round are
+    /// served.
     fn member_done(&mut self, place: usize, result: Result<(), Fault>) {
         let round = self.rounds[place].as_mut().expect("a round is over once");
         assert!(round.pending > 0, "a member of a round is done once");
@@ -377,9 +377,8 @@ fn put<T>(places: &mut Vec<Option<T>>, thing: T) -> usize {
 mod tests {
     use super::*;
 
-    /// Two flushes of a member run side by side and one fails. In whichever order they end, the
-    /// successful one proves nothing about what the member holds; only a flush that starts later
-    /// does.
+    /// Two flushes of a member are in flight together, and one of them fails. In whichever order
+    /// they end, the member's writes count as durable only after a flush that starts later.
     #[test]
     fn a_flush_beside_one_that_failed_makes_nothing_durable() {
         for failed_first in [false, true] {

@@ -68,7 +68,7 @@ pub(super) struct Chunks {
 }
 
 impl Chunks {
-    /// Whether the lease covers no chunk: it is that of a sync, or the array has no bitmap.
+    /// Whether the lease covers no chunk, because a sync holds it or the array has no bitmap.
     pub(super) fn is_empty(self) -> bool {
         self.count == 0
     }
@@ -297,7 +297,7 @@ impl IntentBitmap {
         self.runs.waits_for_resync = None;
     }
 
-    /// Marks those chunks of a range that have their bit set as to be resynced.
+    /// Marks the chunks of a range that have their bit set as chunks to be resynced.
     fn need(&mut self, range: SectorRange) {
         let Range { start, end } = self.chunks_of(range);
         for word in &mut self.chunks[start as usize..end as usize] {
@@ -332,8 +332,8 @@ impl IntentBitmap {
         self.round.is_none() && !self.runs.flushing
     }
 
-    /// Records that a member joined or left. Once bits are cleared after this, a member that left
-    /// earlier counts as too old for the bitmap.
+    /// Records that a member joined or left. A member that left before the present change counts as
+    /// too old for the bitmap once bits are cleared after the change.
     pub(in crate::array) fn members_changed(&mut self) {
         (self.runs.marked, self.runs.recorded) = (false, false);
         if let Some(round) = &mut self.round {
@@ -388,7 +388,7 @@ impl IntentBitmap {
         self.layout = layout;
     }
 
-    /// First sector after the bitmap on a member on which it begins at `start`.
+    /// First sector after the bitmap on a member, if the bitmap begins at `start` there.
     pub(in crate::array) fn end_from(&self, start: Sectors) -> Sectors {
         start + Bytes(self.image.len() as u64).sectors_floor()
     }
@@ -398,7 +398,8 @@ impl IntentBitmap {
         self.recorded_events = events;
     }
 
-    /// Lowest update count with which a returning member misses only chunks with their bit set.
+    /// Lowest update count of a returning member with which the member misses only chunks with
+    /// their bit set.
     pub(in crate::array) fn events_cleared(&self) -> u64 {
         self.header.events_cleared
     }
@@ -426,7 +427,7 @@ impl IntentBitmap {
     }
 
     /// Records that superblock update number `update` is done. If the removal of the bitmap waited
-    /// for it, no superblock names the bitmap any more.
+    /// for this update, no superblock names the bitmap any more.
     pub(in crate::array) fn leaves_with(&mut self, update: u64) {
         if matches!(self.leaving, Leaving::With(number) if number <= update) {
             self.leaving = Leaving::Gone;
@@ -648,7 +649,7 @@ impl Array {
     }
 
     /// Writes the changed bitmap pages, and the header with the update count of the superblock
-    /// update that continues after this. Returns whether writes are in progress.
+    /// update that continues after these writes. Returns whether writes are in progress.
     pub(in crate::array) fn write_bitmap_header(&mut self, out: &mut Outbox) -> bool {
         let events = self.events;
         let Some(bitmap) = &mut self.bitmap else { return false };
@@ -870,7 +871,7 @@ mod tests {
         bitmap.need(SectorRange::new(8, 149));
         assert_eq!(bitmap.ranges(NEEDED), ranges(&[(8, 16), (40, 8), (152, 5)]));
         assert!(!bitmap.holds(lease(0, 1)), "it is not written");
-        // A round is under way, and chunk 0 was written by the one before.
+        // A round is under way, and the round before it has written chunk 0.
         (bitmap.unwritten, bitmap.round) = (Vec::new(), Some(Round::default()));
         bitmap.chunks[0] &= !UNWRITTEN;
         assert!(bitmap.holds(lease(0, 1)) && !bitmap.holds(lease(0, 2)));
