@@ -346,8 +346,8 @@ impl Decision<'_> {
                 bitmap.chunk_count()
             ),
             // Bitmaps are written before superblocks, so a crash leaves them at most one ahead of
-            // the superblocks that were written; a member without space for its superblock may be
-            // one behind that.
+            // the superblocks that were written. The superblock of a member without space may be
+            // one behind the written superblocks.
             Some(Ok(bitmap)) if bitmap.header.events > most => format!(
                 "bitmap events at byte 24: found {}, expected at most {most}, one more than \
                  superblocks have",
@@ -410,8 +410,8 @@ impl Decision<'_> {
     }
 
     /// Reason why a member with this role does not count as current; `None` if it does. The table
-    /// of the `reference` member decides. In a disputed array the numbers and roles in `known`
-    /// count too.
+    /// of roles of the `reference` member decides. In a disputed array, the numbers and roles in
+    /// `known` are valid too.
     fn reason_not_current(
         &mut self,
         member: &Member,

@@ -37,8 +37,8 @@ pub struct Candidate {
     pub superblock: Result<Box<Superblock>, String>,
     /// Bitmap and logs that the superblock refers to.
     pub logs: Logs,
-    /// Sector at which a truncated image ends too early, while `member.size` is the size that it
-    /// should have. `None` if the image is complete.
+    /// Sector at which a truncated image ends. `member.size` is the size that the image should
+    /// have. `None` if the image is complete.
     pub cut_at: Option<Sectors>,
     /// Locations of a possible further superblock that could not be read, one sentence each.
     pub unreadable: Vec<String>,
@@ -104,9 +104,9 @@ pub struct Options {
     /// Consent to an array without its journal, which may hold data that the members lack. The
     /// array is then assembled read-only.
     pub without_journal: bool,
-    /// Use only members of the array with this uuid; `None`: of any array.
+    /// Use only members of the array with this uuid; `None`: use members of any array.
     pub uuid: Option<Uuid>,
-    /// Use only members of the array with this name; `None`: of any array.
+    /// Use only members of the array with this name; `None`: use members of any array.
     pub name: Option<String>,
 }
 
@@ -248,7 +248,7 @@ pub struct Assembly {
     pub slots: Vec<SlotState>,
     /// Members that have no slot.
     pub spares: Vec<Member>,
-    /// Members that are filled to replace the one at their slot.
+    /// Members that are filled to replace another member at their slot.
     pub replacements: Vec<Replacement>,
     /// Reshape under way, with `layout` as the layout before it; `None` if there is none.
     pub reshape: Option<Reshaping>,

@@ -67,8 +67,8 @@ impl Decision<'_> {
         Ok(())
     }
 
-    /// Refuses members with a slot that record another reshape than the freshest superblock. A
-    /// member that lags by more than one update is not used anyway.
+    /// Refuses members with a slot if their superblock records a different reshape than the
+    /// freshest superblock. A member that lags by more than one update is not used anyway.
     fn same_reshape(&self, pool: &[Member], freshest: &Superblock) -> Result<(), Refused> {
         for Member { superblock, info, .. } in pool {
             let counts = superblock.events().saturating_add(1) >= freshest.events();

@@ -103,7 +103,7 @@ impl Decision<'_> {
     }
 }
 
-/// Whether a member is being filled to replace the one at its slot.
+/// Whether a member is being filled to replace another member at its slot.
 fn replaces(member: &Member) -> bool {
     member.superblock.features().contains(Features::REPLACEMENT)
 }

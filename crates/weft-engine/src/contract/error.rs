@@ -35,9 +35,9 @@ pub enum ReplyError {
     #[error("{0}")]
     Refused(String),
     /// For the driver, not for a client. The member that was read has stalled and may still write
-    /// into the request's frames, which are returned by `Release` when it answers. The driver
-    /// repeats the read with other frames and [`crate::Flags::again`]; the read then goes around
-    /// the member.
+    /// into the request's frames, which are returned by `Release` when the member answers. The
+    /// driver repeats the read with other frames and [`crate::Flags::again`]; the repeated read
+    /// avoids the member.
     #[error("the member stalled; ask again with other frames")]
     Stalled,
     /// The volume was stopped, or is stopping.

@@ -195,7 +195,8 @@ impl Account {
     pub(crate) const OTHERS: Self = Self(2);
 }
 
-/// Purpose of a member request. The operation of the request tells reads from writes.
+/// Purpose of a member request. Whether the request is a read or a write follows from its
+/// operation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Purpose {
     /// The array's own bookkeeping: superblocks, bitmaps, flushes, and strips that are rewritten
@@ -501,11 +502,11 @@ pub enum SyncAction {
     Resync,
     /// Go on with the reshape that is under way (md: `reshape`).
     Reshape,
-    /// Read every stripe of a RAID 6 and rewrite the one strip that P and Q show to be wrong, or
-    /// every copy of a mirror with three or more and rewrite those that differ from more than half
-    /// of them. Stripes in which no single strip explains the difference, and copies without such a
-    /// majority, are counted and left unchanged. md leaves RAID 6 to `raid6check`, and has nothing
-    /// for mirrors.
+    /// Read every stripe of a RAID 6 and rewrite the one strip that P and Q show to be wrong. On a
+    /// mirror with three copies or more, read every copy and rewrite the copies that differ from
+    /// more than half of all copies. Stripes in which no single strip explains the difference, and
+    /// copies without such a majority, are counted and left unchanged. md leaves RAID 6 to
+    /// `raid6check`, and has nothing for mirrors.
     Correct,
 }
 

@@ -46,9 +46,9 @@ pub struct DeviceTraits {
     pub write_cache: bool,
     /// Whether the device is a rotating disk, for which nearby requests are cheap.
     pub rotational: bool,
-    /// Whether a flush or a FUA write can run beside other commands. On SATA it cannot, because a
-    /// flush is not an NCQ command: it is sent only to an idle drive, and the drive gets no other
-    /// command until it ends.
+    /// Whether a flush or a FUA write can run beside other commands. A SATA drive cannot do this,
+    /// because a flush is not an NCQ command: the flush is sent only to an idle drive, and the
+    /// drive gets no other command until the flush ends.
     pub flush_queueable: bool,
 }
 

@@ -230,7 +230,7 @@ pub enum Notice {
         /// Member without space.
         member: MemberIndex,
     },
-    /// A strip that could not be read was computed from the others and rewritten.
+    /// A strip that could not be read was computed from the other strips and rewritten.
     ReadErrorCorrected {
         /// Member with the strip.
         member: MemberIndex,

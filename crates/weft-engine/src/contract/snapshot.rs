@@ -57,7 +57,7 @@ pub struct WriteBackSnapshot {
     /// Number of pages under writeback. A page that became dirty again since is also counted in
     /// `dirty_pages`.
     pub writeback_pages: u64,
-    /// Number of requests that wait for free pages, or behind a request that does.
+    /// Number of requests that wait for free pages, or that wait behind a request for free pages.
     pub requests_waiting: usize,
     /// Number of writes that are complete but not answered yet, because the throttle makes their
     /// clients pause.
@@ -114,8 +114,8 @@ pub struct VolumeSnapshot {
     pub request_unit: Bytes,
     /// Number of slots; during a reshape, of the larger geometry.
     pub slots: usize,
-    /// Layout of the array; during a reshape the one before. `None` for a single member without
-    /// metadata.
+    /// Layout of the array; during a reshape, the layout before it. `None` for a single member
+    /// without metadata.
     pub layout: Option<LayoutSnapshot>,
     /// Number of slots without an in-sync member.
     pub degraded: usize,
@@ -154,7 +154,7 @@ pub struct VolumeSnapshot {
     pub requests_active: usize,
     /// Current values of the knobs.
     pub knobs: Knobs,
-    /// Every member, failed ones included until they are removed.
+    /// Every member, including failed members that have not been removed.
     pub members: Vec<MemberSnapshot>,
     /// Sectors that members have read and written, by account: the array itself, syncs, and each
     /// client.
@@ -282,7 +282,7 @@ pub struct RaidSnapshot {
 }
 
 /// Mismatches that a check found or that a `correct` left uncorrected, in stripes of one strip per
-/// member. With P and Q, a single wrong strip can be located; with one parity it cannot.
+/// member. A single wrong strip can be located with P and Q, but not with one parity.
 ///
 /// Source   H. P. Anvin, "The mathematics of RAID-6", §4, "single-disk corruption recovery"
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

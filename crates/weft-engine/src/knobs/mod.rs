@@ -86,7 +86,7 @@ pub struct Knobs {
     /// Memory of the stripe cache with [`StripeSize::AUTO`]. Zero: as much as `stripe_cache_size`
     /// stripes take.
     pub stripe_cache_bytes: Bytes,
-    /// Form of the stripe cache: that of md in 2008, or that of today.
+    /// Form of the stripe cache: the form of md in 2008, or the form of md today.
     pub stripe_cache_form: CacheForm,
     /// Size of the stripe cache, in stripes.
     pub stripe_cache_size: u32,

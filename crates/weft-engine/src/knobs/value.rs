@@ -86,7 +86,7 @@ words! {
         /// Held stripes may be bypassed `preread_bypass_threshold` times (Linux since 2.6.26).
         #[default]
         Bypass = "bypass",
-        /// Held stripes are handled in order of arrival, behind the ready ones (Linux before
+        /// Held stripes are handled in order of arrival, behind ready stripes (Linux before
         /// 2.6.26).
         Fifo = "fifo",
         /// Each stripe waits for as long as waiting pays off, at most `preread_wait_max` (weft's
@@ -332,7 +332,7 @@ pub struct BfqKnobs {
     pub fifo_expire_async: Span,
     /// Longest backward seek to a request of the same queue, in KiB.
     pub back_seek_max: u32,
-    /// Cost of a backward seek, as a multiple of that of a forward seek of the same distance.
+    /// Cost of a backward seek, as a multiple of the cost of a forward seek of the same distance.
     pub back_seek_penalty: u32,
     /// Knobs of queue merging.
     pub merge: MergeKnobs,
@@ -430,7 +430,7 @@ pub struct MergeKnobs {
     pub queues: MergeRule,
     /// Position that is used for a queue in service before its first dispatch.
     pub position: MergePosition,
-    /// Weight with which a queue is served after another one was merged into it.
+    /// Weight with which a queue is served after another queue was merged into it.
     pub weight: MergeWeight,
     /// Whether queues created together are merged permanently, as in Linux since 2021.
     pub stable: bool,

@@ -287,12 +287,12 @@ fn a_plain_bitmap_is_kept_and_others_are_not_written_beside() {
     // All bits of an old bitmap count as set.
     let old = assemble(&with_bitmaps(7, |bitmap| bitmap.events = 3), &run()).unwrap();
     assert_eq!((old.events, &old.states[..]), (7, &[AssemblyState::BitmapStale][..]));
-    // Among members that differ, the one with the freshest superblock counts.
+    // If the bitmaps of members differ, the bitmap with the freshest superblock counts.
     let mut mixed = with_bitmaps(7, |bitmap| bitmap.events = 3);
     let mut last = with_bitmaps(8, |_| {}).remove(2);
     std::mem::swap(&mut mixed[2], &mut last);
     assert!(!assemble(&mixed, &run()).unwrap().bitmap().unwrap().is_stale());
-    // A crash may leave the bitmap ahead by one.
+    // A crash may leave the bitmap's update count ahead by one.
     let ahead = with_bitmaps(7, |bitmap| bitmap.events = 8);
     assert_eq!(assemble(&ahead, &run()).unwrap().events, 8);
 

@@ -84,8 +84,8 @@ fn numbers(set: &[Candidate]) -> Vec<u32> {
     assembly.spares.iter().map(|spare| spare.superblock.dev_number()).collect()
 }
 
-// After a crash between two superblocks the array was refused: one spare was taken for a copy of
-// the other.
+// Regression: after a crash between two superblock writes, assembly took one spare for a copy of
+// the other and refused the array.
 #[test]
 fn spares_of_one_number_are_two_unless_they_say_the_same() {
     assert_eq!(numbers(&with_spares(&[(4, 2), (5, 2)])), [4, 5]);
@@ -100,8 +100,8 @@ fn spares_of_one_number_are_two_unless_they_say_the_same() {
     assert_eq!(numbers(&set), [5, 4]);
 }
 
-// A member failed while superblocks were written, and a spare got its slot and its number before
-// the next ones: the array was refused.
+// Regression: a member failed while superblocks were written, and a spare got the member's slot and
+// number before the next superblocks were written. Assembly refused the array.
 #[test]
 fn of_two_members_at_a_slot_the_fresher_one_is_believed() {
     let successor = |lag: u64| {

@@ -66,7 +66,7 @@ pub(super) fn add(set: &mut Vec<Candidate>, role: Role) {
     each(set, |superblock| superblock.set_role(number, role));
 }
 
-/// Adds a member that is being filled, up to `recovery_offset`, to replace the one at slot 1.
+/// Adds a member that is being filled, up to `recovery_offset`, to replace the member at slot 1.
 fn replacing(set: &mut Vec<Candidate>, recovery_offset: Option<Sectors>) {
     add(set, Role::Active(Slot(1)));
     edit(set.last_mut().unwrap(), |superblock| {
@@ -720,8 +720,9 @@ fn a_stripe_of_the_cache_has_frames_for_every_slot() {
     }
 }
 
-// A spare was removed, and another one that was added since got its number. When one of them took a
-// slot, both superblocks recorded that, and the array was refused from then on.
+// Regression: a spare was removed, and another spare that was added later got its number. When one
+// of the two took a slot, both superblocks recorded the slot, and the array was refused from then
+// on.
 #[test]
 fn a_spare_whose_number_is_another_spares_by_now_gets_one_of_its_own() {
     let mut candidates = set(Level::Raid5, 4);

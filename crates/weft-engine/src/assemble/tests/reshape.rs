@@ -112,7 +112,7 @@ fn an_end_that_not_all_members_record_is_one() {
 }
 
 /// A reshape to another chunk and layout on the same members: every set of members that have
-/// recorded its beginning, and every set of those that have recorded its end.
+/// recorded its beginning, and every set of members that have recorded its end.
 #[test]
 fn another_chunk_begins_and_ends_as_more_members_do() {
     let to = |superblock: &Superblock| Reshape {

@@ -46,7 +46,8 @@ fn a_size_that_not_all_members_record_is_that_of_those_which_do() {
     }
 }
 
-/// The first of three mirrors was removed. Every set of the others has recorded that there are two.
+/// The first of three mirrors was removed. Every set of the remaining members has recorded the new
+/// number of two mirrors.
 #[test]
 fn mirrors_move_up_although_not_all_members_record_it() {
     for recording in 0_u8..8 {
