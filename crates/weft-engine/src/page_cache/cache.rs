@@ -72,7 +72,7 @@ pub enum Wake {
     Flusher(BdiId),
     /// Processes that wait for writes of this file: some of the writes have completed.
     Inode(InodeId),
-    /// All pages for which a `sync(2)` of this device asked are submitted.
+    /// All pages that a `sync(2)` of this device requested are submitted.
     Synced(BdiId),
     /// A throttled writer: call [`PageCache::balance`].
     Writer(WriterId),
@@ -292,9 +292,9 @@ impl PageCache {
     }
 
     /// Charges a writer for pages that [`dirty`](Self::dirty) has made dirty before. Accepts as
-    /// many as the writer may dirty before it has to check the limits; the caller calls again for
-    /// the remaining pages. A writer that dirties pages first is thus throttled like one that calls
-    /// [`write`](Self::write).
+    /// many pages as the writer may dirty before it has to check the limits; the caller calls again
+    /// for the remaining pages. A writer that dirties pages before it is charged is thus throttled
+    /// like a writer that calls [`write`](Self::write).
     ///
     /// # Panics
     /// Panics if there is no page, or if the writer must call [`balance`](Self::balance) first.
@@ -551,9 +551,9 @@ impl PageCache {
     }
 
     /// Dirties pages of a file without waiting, whatever the limits; the caller enforces the hard
-    /// limit. Returns the number of pages to [charge](Self::charge) the writer for: all of them in
-    /// kernels before patch 001 (IO-less throttling), in later ones those that were clean. Wakes
-    /// the flusher above the background threshold.
+    /// limit. Returns the number of pages to [charge](Self::charge) the writer for: all pages in
+    /// kernels before patch 001 (IO-less throttling), and only the pages that were clean in later
+    /// kernels. Wakes the flusher above the background threshold.
     pub fn dirty(&mut self, now: Time, writer: WriterId, inode: InodeId, pages: Range<u64>) -> u64 {
         let file = self.inodes.of_mut(inode);
         let bdi = file.bdi;

@@ -112,7 +112,7 @@ impl Flusher {
         self.syncs.is_empty() && self.run.as_ref().is_some_and(|run| run.reason != Reason::Sync)
     }
 
-    /// Requests that all files be written that are dirty now.
+    /// Requests writeback of all files that are dirty now.
     pub(crate) fn sync(&mut self, tick: u64) {
         self.syncs.push(tick);
     }

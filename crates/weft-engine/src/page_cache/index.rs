@@ -28,7 +28,7 @@ use std::ops::Range;
 /// State of one page, as the combination of its two flags *dirty* and *under writeback*.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PageState {
-    /// The page is equal to the device, or not in memory at all.
+    /// The page has the same content as on the device, or is not in memory at all.
     Clean,
     /// The page is newer in memory than on the device.
     Dirty,
@@ -155,7 +155,7 @@ impl Pages {
     }
 
     /// Clears the dirty and marked flags of the pages of a range. Returns the number of pages that
-    /// were dirty, and of those under writeback.
+    /// were dirty, and the number of pages under writeback.
     pub fn discard(&mut self, within: Range<u64>) -> Discarded {
         let mut discarded = Discarded::default();
         let words = self.words.range(within.start / 64..within.end.div_ceil(64));

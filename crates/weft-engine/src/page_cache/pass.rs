@@ -104,8 +104,8 @@ struct Turn {
     /// Page at which the turn ends after wrapping around; `None` if it does not wrap around.
     around: Option<u64>,
     cursor: u64,
-    /// Whether this pass, and not another one, marked the file as busy, so that it has to clear the
-    /// mark.
+    /// Whether this pass marked the file as busy, and not another pass, so that this pass has to
+    /// clear the mark.
     owner: bool,
 }
 

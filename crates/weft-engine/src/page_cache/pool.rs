@@ -432,10 +432,10 @@ impl Pool {
 
     /// Counts pages written on `cpu`, at most [`pages_until_check`](Self::pages_until_check), of
     /// which `new` were clean. Returns `None` if the limits need not be checked. Otherwise returns
-    /// the number of pages that the kernel makes the writer write back, which does not depend on
-    /// the number that triggered the check; with IO-less throttling, the number of pages that the
-    /// writer has dirtied since its last check. IO-less throttling counts only pages that became
-    /// dirty, the other rules count every page.
+    /// the number of pages that the kernel makes the writer write back; this number does not depend
+    /// on how many pages were counted. With IO-less throttling, returns the number of pages that
+    /// the writer has dirtied since its last check instead. IO-less throttling counts only pages
+    /// that became dirty, the other rules count every page.
     pub(crate) fn count_writes(
         &mut self,
         cpu: u32,
@@ -649,7 +649,7 @@ impl Pool {
     }
 
     /// Number of pages of one file that a flusher writes before it goes on to the next file: about
-    /// `budget` at most, but with weft's own throttling at least the number that its turns set.
+    /// `budget` at most, but with weft's own throttling at least as many as `Turns::chunk` returns.
     ///
     /// Source   writeback.md §3, `writeback_chunk_size`; 2.6.24 has no such limit except the budget
     #[must_use]

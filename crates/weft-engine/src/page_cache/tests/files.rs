@@ -428,7 +428,7 @@ fn a_sync_waits_for_a_page_once() {
     assert!(matches!(cache.fsync_step(&mut fsync, 100), SyncStep::Write(_)));
     cache.written(Time(0), file, 0..50);
     assert_eq!(cache.fsync_step(&mut fsync, 100), SyncStep::Wait);
-    // A page written behind the one that the fsync waits for does not delay it.
+    // A write to a page behind the page that the fsync waits for does not delay the fsync.
     write(&mut cache, Time(0), writer, file, 3..4);
     cache.sync(Time(0), bdi);
     assert_eq!(runs(&flush_all(&mut cache, Time(0), bdi).0), [(file, 3..4)]);
@@ -533,7 +533,7 @@ fn a_flusher_waits_for_anothers_turn_and_is_woken_when_that_ends() {
     assert_eq!(next(&mut cache, 0), Some(files[0]));
     assert_eq!(next(&mut cache, 1), Some(files[1]));
     while cache.wake().is_some() {}
-    // Both files have a writer's turn on them, so nothing is left for the flusher.
+    // Writers have their turns on both files, so nothing is left for the flusher.
     cache.sync(Time(0), bdi);
     assert_eq!(cache.wake(), Some(Wake::Flusher(bdi)));
     let asleep = Flush::Sleep { until: None, or_uncongested: false };
@@ -688,7 +688,7 @@ fn a_flusher_is_called_once_when_its_device_exceeds_its_part() {
     assert_eq!(flush_all(&mut cache, Time(0), bdis[0]).0, []);
 }
 
-/// Pages that a writer dirties before it is charged are charged like those that it writes.
+/// A writer is charged for pages that it dirtied earlier as for pages that it writes.
 #[test]
 fn a_charge_ends_with_the_last_credit_as_a_write_does() {
     let until_balance = |charges: bool| {

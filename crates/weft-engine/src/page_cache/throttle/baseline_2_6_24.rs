@@ -61,7 +61,7 @@ mod tests {
         let answer = episode.step(Time(0), &facts(22_000, 1000), 1000);
         let until = Time(100_000_000);
         assert_eq!(answer.step, ThrottleStep::Sleep { until, or_uncongested: true });
-        // The count is of the whole episode, not since the pause.
+        // Written pages are counted over the whole episode, not only since the pause.
         let answer = episode.step(until, &facts(22_500, 500), 0);
         assert_eq!(answer.step, ThrottleStep::WriteBack { pages: 1536 });
         assert_eq!(episode.step(until, &facts(22_000, 1000), 536).step, ThrottleStep::Continue);

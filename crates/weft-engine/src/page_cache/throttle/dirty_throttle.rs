@@ -56,10 +56,10 @@ pub enum DirtyThrottle {
     /// has a flag that lets writers continue while a device's queue runs low; its rule is not
     /// known, so it is left out.
     V11,
-    /// Patch 001 of 28 September 2011, with the background threshold per device that its author
-    /// measured it with. Its pauses are assumed to be those of v12.
+    /// Patch 001 of 28 September 2011, including the background threshold per device with which its
+    /// author made the measurements. The pauses are assumed to be those of v12.
     Patch001,
-    /// v12 of 3 October 2011, which became 3.2: the reserve without the 4 MiB.
+    /// v12 of 3 October 2011, which became 3.2: patch 001 without the 4 MiB in the reserve.
     Mainline3_2,
     /// Linux 6.12, recomputed from traces. Compared with 3.2, think time is subtracted from pauses
     /// (3.3), and the cubic is clamped (3.12).
@@ -88,7 +88,8 @@ pub(crate) struct Rules {
     think_time: bool,
 }
 
-/// Reserve of a device: while it has fewer dirty pages than this, its writers are throttled less.
+/// Reserve of a device, in pages. While the device has fewer dirty pages than its reserve, its
+/// writers are throttled less.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Reserve {
     /// The pages that the device writes in a second, but no more than the free-run ceiling.

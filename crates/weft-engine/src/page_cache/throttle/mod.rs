@@ -55,8 +55,9 @@ pub struct Pace {
     pub nr_dirtied: u64,
     /// Number of dirtied pages at which the writer checks the limits again; 0: at every page.
     pub nr_dirtied_pause: u64,
-    /// Tick from which think time counts: the end of the last pause, shifted to carry over the time
-    /// by which that pause was too short or too long. `None` before the first pause.
+    /// Tick from which think time counts: the end of the last pause, shifted by the time by which
+    /// the pause was too short or too long, so that this time is carried over. `None` before the
+    /// first pause.
     pub paused_when: Option<u64>,
 }
 
@@ -186,8 +187,8 @@ impl ThrottleEpisode {
         }
     }
 
-    /// Whether the rate limit and the bandwidth must be updated before the next step. With IO-less
-    /// throttling they must, unless the episode ends after the current sleep anyway.
+    /// Whether the rate limit and the bandwidth must be updated before the next step. An update is
+    /// needed with IO-less throttling, unless the episode ends after the current sleep.
     pub(crate) const fn measures_first(&self) -> bool {
         let slept_enough = matches!(self.state, State::Slept(Look { bearable: true, .. }));
         matches!(self.kernel, Kernel::IoLess(_)) && !slept_enough

@@ -619,9 +619,9 @@ impl Turns {
 }
 
 impl Device {
-    /// Takes the next writer from the queue: the one that has received the fewest pages, unless
-    /// another has waited for four rounds of all writers. `engaged` is the number of active
-    /// writers, `quantum` the number of pages in a turn.
+    /// Takes the next writer from the queue: the writer that has received the fewest pages, unless
+    /// the writer that has waited longest has waited for more than four rounds of all writers.
+    /// `engaged` is the number of active writers, `quantum` the number of pages in a turn.
     fn take_next(&mut self, now: Time, engaged: u64, quantum: u64) -> Option<WriterId> {
         let round = engaged * quantum * 1_000_000_000 / self.speed.bandwidth();
         let (&asks, &(since, got)) = self.asked.first_key_value()?;
@@ -745,7 +745,8 @@ const IN_FLIGHT: Span = Span::millis(40);
 /// 512 KiB in pages, a common size of the largest request.
 const REQUEST_PAGES: u64 = 128;
 
-/// Time after which unused credit is revoked, and its writer's turn ends, while others wait.
+/// Time after which unused credit is revoked, and the turn of its writer ends, while other writers
+/// wait.
 const IDLE: Span = Span::millis(10);
 
 /// Time after which unused credit is revoked if the device may soon be idle.

@@ -14,7 +14,7 @@ use crate::page_cache::pool::{Counts, Kernel, Thresholds};
 use crate::page_cache::proportion::Fraction;
 use crate::page_cache::ticks::TickRate;
 
-/// Number of values compared, and of those that are equal.
+/// Number of values compared, and number of values that are equal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Tally {
     compared: usize,

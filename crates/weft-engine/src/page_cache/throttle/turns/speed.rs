@@ -25,8 +25,8 @@ pub(super) struct Speed {
     first: Group,
 }
 
-/// Sums over recent completions: of those that continue the previous one in its file, or of those
-/// that begin a run.
+/// Sums over recent completions of one group: the completions that continue the previous completion
+/// in its file, or the completions that begin a run.
 #[derive(Clone, Copy, Debug, Default)]
 struct Group {
     count: u64,
@@ -78,8 +78,8 @@ impl Speed {
         if nanos < ENOUGH.0 { INITIAL } else { rate(self.in_row.pages + self.first.pages, nanos) }
     }
 
-    /// Cost of one switch between sequential runs: the number of pages that could be written in its
-    /// time.
+    /// Cost of one switch between sequential runs, as the number of pages that could be written in
+    /// the time of the switch.
     pub(super) const fn switch_pages(&self) -> u64 {
         let Group { count, pages, nanos } = self.first;
         if count < SWITCHES_MIN {
