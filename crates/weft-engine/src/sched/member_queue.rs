@@ -104,8 +104,8 @@ impl QueueSettings {
 #[derive(Clone, Debug)]
 pub(crate) struct MemberQueue<T> {
     passes: bool,
-    /// The last read and the last write that were made, into which the next ones of the same turn
-    /// may be merged.
+    /// Last read and last write of the turn. Later requests of the same turn may be merged into
+    /// them.
     pub(crate) last: [Last; 2],
     /// Traits of the device as the driver reported them.
     found: DeviceTraits,
@@ -416,8 +416,8 @@ impl<T> MemberQueue<T> {
         }
     }
 
-    /// Ends the plug: requests are dispatched from now on, because the submitter has no further
-    /// ones that could be merged with them.
+    /// Ends the plug. Requests are dispatched from now on, because the submitter has no further
+    /// requests that could be merged with them.
     pub(crate) fn end_plug(&mut self) {
         self.plugged = None;
     }
@@ -458,7 +458,7 @@ impl<T> MemberQueue<T> {
 
     /// Whether the member accepts a command. A flush that is not a queued command waits until the
     /// member is idle, and requests in the scheduler wait for the flush. Requests that bypass the
-    /// scheduler are flushes or, as durable writes, end with one.
+    /// scheduler are flushes, or durable writes, which end with a flush.
     fn has_room(&self) -> bool {
         let alone = !self.direct.is_empty() && !self.device.flush_queueable;
         !self.flushing && self.in_flight < if alone { 1 } else { self.depth }

@@ -14,8 +14,7 @@ use super::request::{MemberRequest, MergeKind};
 use crate::contract::frame::{Segment, Segments};
 use crate::contract::input::Attr;
 
-/// The last request of one member and direction that a turn made, into which the next one may be
-/// merged.
+/// Last request of one member and direction in a turn. The next request may be merged into it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Last {
     /// Turn of the engine in which the request was made. Requests of earlier turns were sent and

@@ -541,7 +541,7 @@ impl Queue {
     }
 }
 
-/// A way to merge a request: with which queued request, and on which side of it.
+/// A way to merge a request: the queued request to merge it into, and the side of that request.
 #[derive(Clone, Copy, Debug)]
 enum Merge {
     /// Append the new request to this one.

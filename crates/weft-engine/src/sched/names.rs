@@ -5,8 +5,8 @@
 //! are reused, so a scheduler allocates nothing until it holds more merged requests than ever
 //! before.
 
-/// Identifiers of the requests merged into one request, in order of sectors: the first one, and the
-/// chain of the others.
+/// Identifiers of the requests merged into one request, in order of sectors: the first identifier,
+/// and the chain of the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Names {
     pub(crate) first: u64,
@@ -35,12 +35,12 @@ impl NameTable {
         Self { links: Vec::new(), free: END }
     }
 
-    /// Appends an identifier to those of a request.
+    /// Appends an identifier to the identifiers of a request.
     pub(crate) fn append(&mut self, names: &mut Names, id: u64) {
         self.join(names, Names::of(id));
     }
 
-    /// Prepends an identifier to those of a request.
+    /// Prepends an identifier to the identifiers of a request.
     pub(crate) fn prepend(&mut self, names: &mut Names, id: u64) {
         let rest = std::mem::replace(names, Names::of(id));
         self.join(names, rest);

@@ -40,8 +40,8 @@ use super::treap::{Member, Set, Treaps, precedes};
 use crate::knobs::GroupWeights;
 use crate::sched::request::IoPriority;
 
-/// Tags of all queues: the service that each has received, divided by its weight. The queue with
-/// the lowest tag gets the next request dispatched, unless another one holds it back.
+/// Tags of all queues: the service that each has received, divided by its weight. The next request
+/// is taken from the queue with the lowest tag, unless another queue holds it back.
 #[derive(Clone, Debug)]
 pub(super) struct FairRequests {
     /// Queues with waiting requests, sorted by tag.
@@ -130,8 +130,8 @@ impl FairRequests {
         self.ready.insert(&mut sets.ready, queue.0);
     }
 
-    /// Removes a queue, which has no waiting request left, from those with waiting requests. With
-    /// `holds`, the queue holds back others from now on: none with a higher tag is served.
+    /// Removes a queue, which has no waiting request left, from the queues with waiting requests.
+    /// With `holds`, the queue holds back others from now on: no queue with a higher tag is served.
     pub(super) fn end(&mut self, queue: QueueId, holds: bool) {
         let tag = *self.ready.at(queue.0);
         assert!(tag.is_in, "a deactivated queue was active");
@@ -226,8 +226,8 @@ impl FairRequests {
         self.thinking.front().map(|(until, _)| *until).filter(|_| waits)
     }
 
-    /// Amount by which `sectors` of service advance the tag of a queue in `group`: the group's
-    /// weight is divided among the group's active queues by their weights.
+    /// Amount by which `sectors` of service advance the tag of a queue in `group`: the weight of
+    /// the group is divided among the group's active queues in proportion to their weights.
     fn moved_in_group(&self, group: u8, sectors: u64, weight: u32) -> u64 {
         let (of, all) = (self.groups[usize::from(group) - 1], self.weights[usize::from(group) - 1]);
         delta(sectors * all, weight) / u64::from(of)
@@ -252,7 +252,7 @@ impl FairRequests {
         tag.is_in
     }
 
-    /// Creates the tags of all queues with numbers up to that of `queue` that have none.
+    /// Creates tags for all queues with numbers up to the number of `queue` that have no tags yet.
     pub(super) fn know(&mut self, queue: QueueId) {
         while self.known <= queue.0 {
             let (class, until) = (IoPriority::BestEffort, None);

@@ -80,8 +80,8 @@ impl Bfq {
         self.groups.asking > 0 && (self.groups.asking > 1 || self.busy_queues() > self.groups.busy)
     }
 
-    /// Class and weight with which a queue competes at the root: its own, or those of its group if
-    /// it is in one.
+    /// Class and weight with which a queue competes at the root. For a queue in a group these are
+    /// the class and weight of the group, otherwise its own.
     pub(super) fn rank_in_root(&self, queue: &BfqQueue) -> (IoPriority, u32) {
         if queue.group == Group::ROOT {
             (queue.class, queue.weight())

@@ -104,7 +104,7 @@ impl Intensity {
     }
 }
 
-/// A queue is seeky if more than this many of its last 32 requests were far.
+/// Largest number of far requests among the last 32 with which a queue is not seeky.
 const SEEKY: u32 = 19;
 
 /// Largest distance between two requests that does not count as far.

@@ -38,7 +38,7 @@ pub(super) struct IdleFacts {
     /// Number of busy queues, including this one.
     pub(super) busy: u32,
     pub(super) raised_busy: u32,
-    /// Number of requests in flight at the member, and number of those that are this queue's.
+    /// Number of requests in flight at the member, and number of this queue's requests among them.
     pub(super) in_driver: u32,
     pub(super) own_in_driver: u32,
 }

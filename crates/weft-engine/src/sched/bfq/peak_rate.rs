@@ -120,7 +120,7 @@ impl PeakRate {
     }
 }
 
-/// Peak rates of common devices. The estimate for a new member starts at two thirds of them.
+/// Peak rates of common devices. The estimate for a new member starts at two thirds of these rates.
 const REFERENCE_DISK: u64 = 14_000;
 const REFERENCE_FLASH: u64 = 33_000;
 

@@ -205,7 +205,7 @@ impl Bfq {
     }
 
     /// Ends the time in which waiting requests count as held back by the scheduler, because the
-    /// member accepts none at present.
+    /// member accepts no request at present.
     pub(crate) fn on_full_member(&mut self, now: Time) {
         if let Some(since) = self.withheld_since.take() {
             self.stats.withheld.0 += now.since(since).0;

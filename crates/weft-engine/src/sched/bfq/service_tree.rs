@@ -81,8 +81,8 @@ impl TreeOf {
 /// had no turn for 200 ms.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct ClassTurns {
-    /// Last time at which the idle class had its turn. A turn in which it had no requests counts
-    /// too.
+    /// Last time at which the idle class had its turn. A turn in which the class had no requests
+    /// counts too.
     idle_served: Time,
 }
 
@@ -181,7 +181,7 @@ impl ServiceTrees {
         group == Group::ROOT || self.groups.get(level).is_some_and(|it| it.entity.is_some())
     }
 
-    /// Makes the unused entity `entity` the one by which a group competes at the root.
+    /// Makes the unused entity `entity` the entity by which a group competes at the root.
     pub(super) fn found(&mut self, group: Group, entity: QueueId, weight: u32) {
         assert!(!self.knows(group), "a group gets its entity once");
         let count = usize::from(group.number());
@@ -308,8 +308,8 @@ impl ServiceTrees {
         }
     }
 
-    /// Charges a queue for `sectors` of service: the queue in service, or one from which a request
-    /// was injected.
+    /// Charges a queue for `sectors` of service: the queue in service, or a queue from which a
+    /// request was injected.
     pub(super) fn charge(&mut self, queue: QueueId, sectors: u64) {
         let tree = self.pay(queue.0, sectors);
         if !tree.of_root() {
@@ -431,8 +431,8 @@ impl ServiceTrees {
             }
         }
         let entity = self.entities.at_mut(at);
-        // An entity that leaves during its slot keeps budget and service, because it may resume
-        // with the rest.
+        // An entity that leaves during its slot keeps its budget and service, because it may resume
+        // with the rest of the budget.
         if state == EntityState::Active {
             entity.budget = 0;
         }

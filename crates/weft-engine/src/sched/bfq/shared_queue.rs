@@ -362,8 +362,8 @@ mod tests {
     const MIB: u64 = 2048;
 
     /// A scheduler, a member that accepts `depth` requests and needs 1 ms for each, and reading
-    /// processes. Each process keeps a number of reads outstanding, and moves on by a step with
-    /// each.
+    /// processes. Each process keeps a number of reads outstanding; the distance between two reads
+    /// is one step.
     struct Rig {
         bfq: Bfq,
         now: Time,
@@ -706,10 +706,10 @@ mod tests {
         assert_eq!(merged(max, [40, 50]).at(2).weight(), 50);
     }
 
-    /// A queue of weight 80 keeps its slot for its one request at the member, which is slow. A
-    /// queue of weight 90 preempted it in the meantime and then ran empty, so that the first queue
-    /// is in service again. None of its requests has been dispatched in this slot when the other
-    /// queue reads on.
+    /// A queue of weight 80 has one slow request at the member and keeps its slot for it. In the
+    /// meantime, a queue of weight 90 preempted the first queue and then ran empty, so that the
+    /// first queue is in service again. The first queue has dispatched no request in this slot when
+    /// the other queue reads on.
     fn reads_on_while_another_is_fresh_in_service(position: MergePosition) -> Rig {
         let merge = MergeKnobs { queues: MergeRule::Always, position, ..MergeKnobs::default() };
         let mut rig = Rig::new(BfqKnobs { merge, ..knobs(merge.queues) }, false, 2);

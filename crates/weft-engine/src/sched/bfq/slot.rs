@@ -68,7 +68,8 @@ impl Bfq {
         }
     }
 
-    /// Ends the time in which the member is kept idle for the queue in service, if it is.
+    /// Ends the time in which the member is kept idle for the queue in service, if the member is
+    /// kept idle.
     fn stop_idling(&mut self, now: Time) {
         if let Some(slot) = &mut self.slot
             && let Some(idle) = slot.idle.take()

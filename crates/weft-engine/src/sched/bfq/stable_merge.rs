@@ -133,8 +133,8 @@ mod tests {
             .collect()
     }
 
-    /// As in Linux 6.12: a queue created 150 ms after the first one is merged with it; one created
-    /// 300 ms or 700 ms after it, or with another level, is not.
+    /// Linux 6.12 merges a queue created 150 ms after the first one with it, but not one created
+    /// 300 ms or 700 ms after it, or with another level.
     #[test]
     fn the_first_queue_stays_the_anchor_for_600_ms() {
         assert_eq!(partners(&[(0, 0), (0, 0), (0, 0)]), [None, Some(0), Some(0)]);

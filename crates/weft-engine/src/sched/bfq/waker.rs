@@ -74,7 +74,7 @@ impl WakerSearch {
         }
     }
 
-    /// Takes over the waker found by the search `of`; the queue of that search is merged into
+    /// Takes over the waker that the search `of` found, because the queue of `of` is merged into
     /// `queue`, the queue of this search.
     pub(super) fn inherit(&mut self, queue: QueueId, of: Self) {
         if self.found.is_none() && of.found != Some(queue) {
@@ -109,9 +109,9 @@ impl Bfq {
         }
     }
 
-    /// Queue from which to dispatch while the member is kept idle for `kept_for`: its waker, or
-    /// else the queue that it wakes, provided that the next request of that queue may be
-    /// dispatched. `None` if there is no such queue.
+    /// Queue from which to dispatch while the member is kept idle for `kept_for`: the waker of
+    /// `kept_for`, or else the queue that `kept_for` wakes, if the next request of that queue may
+    /// be dispatched. `None` if there is no such queue.
     pub(super) fn coupled_queue(&self, kept_for: QueueId) -> Option<QueueId> {
         let queue = self.queues.at(kept_for);
         let woken = queue.woken.filter(|id| self.queues.at(*id).waker.waker() == Some(kept_for));

@@ -40,7 +40,7 @@ impl WeightCounts {
     }
 
     /// Whether the weights of the counted queues differ, and `weight` is not the smallest of them.
-    /// The queue of that weight need not be counted itself.
+    /// The queue with the weight `weight` need not be counted itself.
     pub(super) fn others_have_less(&self, weight: u32) -> bool {
         self.distinct > 1 && self.smallest() != Some(weight)
     }

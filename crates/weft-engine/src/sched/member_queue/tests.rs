@@ -28,7 +28,8 @@ fn settings(scheduler: SchedulerKind, depth: u32) -> QueueSettings {
     }
 }
 
-/// Names of the knobs of queues for which `of` returns the same settings whatever value they have.
+/// Names of the member-queue knobs that do not change the settings returned by `of`, whatever value
+/// they have.
 fn without_effect(of: impl Fn(&Knobs) -> QueueSettings) -> Vec<&'static str> {
     let knobs = Knobs::default();
     let is_without = |row: &&KnobRow| {
@@ -57,7 +58,7 @@ fn every_knob_of_queues_is_a_setting_of_theirs() {
     assert_eq!(without_effect(forgets), ["nomerges", "read_lat_nsec", "write_lat_nsec"]);
 }
 
-/// A queue, with the commands that it sent: first sector, length in sectors, and owners of each.
+/// A queue and the commands that it sent, each as first sector, length in sectors, and owners.
 struct Bench {
     queue: MemberQueue<u32>,
     now: Time,

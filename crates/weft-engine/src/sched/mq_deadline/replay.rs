@@ -8,8 +8,9 @@ use crate::knobs::Knobs;
 /// reason.
 ///
 /// In `rnd2` the last real-time request completed 114 us before a call to which Linux still
-/// returned nothing, as for a class with a request in flight: the completion is recorded before the
-/// scheduler counts it. The two calls after it pick what weft picked one call earlier.
+/// returned nothing, as for a class with a request in flight. The trace records a completion before
+/// the scheduler counts it. In the two calls after that, Linux picks the requests that weft picked
+/// one call earlier.
 const DIFFERENT: [(&str, usize, &str); 1] =
     [("rnd2", 3, "a completion that was recorded before the scheduler counted it")];
 
@@ -39,7 +40,8 @@ fn scripts(text: &str) -> Vec<Script<'_>> {
     scripts
 }
 
-/// Replays a script. Returns the number of dispatch calls, and of those that differ from Linux.
+/// Replays a script. Returns the number of dispatch calls, and the number of calls that differ from
+/// Linux.
 fn replay(script: &Script<'_>, phase: u64) -> (usize, usize) {
     let mut queue = MqDeadline::new(script.knobs, Sectors(1024), NoMerges::Never);
     let mut receipts: Vec<(u64, Receipt)> = Vec::new();

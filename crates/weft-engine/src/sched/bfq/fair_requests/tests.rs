@@ -49,7 +49,7 @@ fn served(fairness: Fairness, depth: usize, clients: &[Client]) -> (Vec<u64>, us
             bfq.completed(Receipt(receipt), now);
             at_member -= 1;
             served[client] += 1;
-            // From half to one and a half times the mean.
+            // The think time is random, from half the mean to one and a half times the mean.
             let think = clients[client].think.0;
             let think = Span(think / 2 + rng.below(think.max(1)));
             events.push(Reverse((now + think, client, None)));

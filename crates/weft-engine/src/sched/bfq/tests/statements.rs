@@ -75,7 +75,8 @@ impl Source {
         }
     }
 
-    /// This source with one random request of 4 KiB outstanding, 0.1 ms after the one before.
+    /// This source with one random request of 4 KiB outstanding, issued 0.1 ms after the last
+    /// request completes.
     fn one_by_one(self) -> Self {
         Self { outstanding: 1, think: Span(100_000), len: 8, random: true, ..self }
     }
@@ -90,7 +91,8 @@ struct Device {
     sector: Span,
     /// Additional time for a request that does not begin near the end of the one before.
     seek: Span,
-    /// Distance forward, in sectors, up to which no seek is needed.
+    /// Distance in sectors from the end of the last request, forward, up to which a request needs
+    /// no seek.
     near: u64,
 }
 
@@ -485,8 +487,8 @@ fn a_queue_is_used_for_another_source_after_a_minute() {
     assert_eq!(queues, [64, 65, 127, 128]);
 }
 
-/// A queue that is alone in its group and has one request at a time: the share of the group depends
-/// on keeping the member idle for this queue, as the share of a heavier queue does.
+/// A queue that is alone in its group and has one request at a time: the group gets its share only
+/// if the member is kept idle for this queue, as is true for a heavier queue.
 #[test]
 fn groups_that_compete_are_waited_for_and_classes_hold_within_them() {
     let member = |number: u8, class: Class| {
