@@ -38,8 +38,8 @@ pub(crate) struct Membership {
     entries: Vec<SlotEntry>,
     tolerance: Tolerance,
     /// Whether the array can lose at least one member when all are present. Otherwise no member is
-    /// failed: its errors go to clients, as with md's RAID 0. Nor need such an array be marked
-    /// dirty, because no members have to agree after a crash.
+    /// failed, and errors of members go to clients, as with md's RAID 0. An array that can lose no
+    /// member need not be marked dirty either, because no members have to agree after a crash.
     pub(crate) is_redundant: bool,
     planted: Option<Mutant>,
 }

@@ -725,7 +725,7 @@ impl Array {
     }
 }
 
-/// Sets the role of the member with this number, in a table that may be shorter.
+/// Sets the role of the member with this number, and extends the table if it is too short.
 fn set_role(roles: &mut Vec<Role>, number: u32, role: Role) {
     let number = number as usize;
     if roles.len() <= number {

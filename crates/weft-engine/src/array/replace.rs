@@ -106,9 +106,9 @@ impl Array {
         self.to_replace.iter().any(|it| it.with == Some(index))
     }
 
-    /// Records that member `index` leaves the array or its slot: a request to replace it is
-    /// dropped, and if it was named as the spare for another member, any spare may replace that
-    /// one.
+    /// Records that member `index` leaves the array or its slot. A request to replace the member is
+    /// dropped. If the member was named as the spare for another member, any spare may replace that
+    /// other member.
     pub(super) fn forget_to_replace(&mut self, index: MemberIndex) {
         self.to_replace.retain(|it| it.member != index);
         let named = self.to_replace.iter_mut().filter(|it| it.with == Some(index));
@@ -116,7 +116,8 @@ impl Array {
     }
 
     /// Whether a spare can be bound to the slot of a member that it is to replace. The spare's own
-    /// superblock must record it as a spare first, as before it takes an empty slot.
+    /// superblock must record it as a spare first; this is required before a spare takes an empty
+    /// slot too.
     pub(crate) fn can_bind(&self) -> bool {
         !self.to_replace.is_empty()
             && self.failures_recorded()

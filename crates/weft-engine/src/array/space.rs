@@ -57,8 +57,8 @@ impl Array {
         self.resyncs_for_space
     }
 
-    /// Records that no member lacks space any more: each one that did has stored the data that it
-    /// missed, or was failed.
+    /// Records that no member lacks space any more: each member that lacked space has stored the
+    /// data that it missed, or was failed.
     pub(crate) fn found_space(&mut self) {
         for member in &mut self.members {
             member.full_since = None;

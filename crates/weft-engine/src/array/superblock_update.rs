@@ -68,15 +68,15 @@ pub(super) enum Corrections {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FlushFor {
     Request(RequestId),
-    /// A superblock update is about to record clean; the number is that of the attempt to become
+    /// A superblock update is about to record clean; the number identifies the attempt to become
     /// clean.
     Clean(u64),
     /// Strips were corrected, and must be durable before a superblock update records clean; the
-    /// number is that of the flush.
+    /// number identifies the flush.
     Corrections(u64),
     /// Superblocks are about to record that the array is reshaped up to this sector.
     Reshape(Sectors),
-    /// Bits of the bitmap are about to be cleared. The number is that of the run, which is md's
+    /// Bits of the bitmap are about to be cleared. The number identifies the run, which is md's
     /// periodic search for such bits.
     Bitmap(u64),
 }

@@ -37,7 +37,7 @@ pub(super) fn decide(candidates: &[Candidate], options: &Options) -> Result<Asse
     decision.place(current, &reference)
 }
 
-/// Members sorted by the place that they get in the assembly.
+/// Members by their use in the assembly: in a slot, as a spare, or as a journal.
 struct Placed {
     slots: Vec<SlotState>,
     spares: Vec<Member>,

@@ -73,8 +73,8 @@ struct Domain {
     /// Latencies from dispatch to completion, and from insertion to completion.
     of_member: Histogram,
     total: Histogram,
-    /// Time from which a percentile may be computed from few samples too; `None` if there are no
-    /// samples.
+    /// Time from which a percentile may be computed even from few samples. Set when a percentile is
+    /// first computed from few samples without success; `None` before.
     patience: Option<Time>,
     /// Bucket of the last 99th percentile of total latency that was computed but not used yet.
     remembered: Option<usize>,

@@ -409,8 +409,8 @@ impl IntentBitmap {
         Bytes(self.len as u64)
     }
 
-    /// Sets the number of leases that are outstanding and on none of the bitmap's chunks: those
-    /// from before it was added.
+    /// Sets the number of outstanding leases that hold none of the bitmap's chunks, because they
+    /// were taken before the bitmap was added.
     pub(super) fn begun_with(self, leases: u32) -> Self {
         Self { uncounted: leases, ..self }
     }

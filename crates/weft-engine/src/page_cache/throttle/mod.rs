@@ -144,7 +144,7 @@ enum State {
     Over,
 }
 
-/// Result of a check of the limits. With 3.1 it is still used after the pause that follows.
+/// Result of a check of the limits. With 3.1 the result is used again after the following pause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Look {
     /// Whether the *exceeded* flag may be cleared because no limit is exceeded.

@@ -32,7 +32,8 @@ pub(super) struct LastCompletion {
     pub(super) at: Time,
 }
 
-/// Search for the waker of a queue, which is another queue that this one waits for; and its result.
+/// Search for the waker of a queue, the other queue for which this queue waits, and the result of
+/// the search.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct WakerSearch {
     found: Option<QueueId>,
@@ -122,7 +123,7 @@ impl Bfq {
     }
 }
 
-/// Longest time between a completion and a request that counts as woken by it.
+/// Longest time from a completion to a request for the completion to count as the wake-up.
 const WOKEN_WITHIN: Span = Span::millis(4);
 /// Number of times in succession that a queue must be noted as a candidate to become the waker.
 const HITS: u32 = 3;

@@ -12,7 +12,7 @@ use crate::sched::request::{Direction, QueuedRequest, Receipt};
 
 const TRACES: &str = include_str!("../../../../../../fixtures/sched/bfq-orders.csv");
 
-/// A device of depth 1, plus a second request that was already taken from the scheduler.
+/// A device of depth 1, and a further request that the kernel has already taken from the scheduler.
 struct Replay {
     bfq: Bfq,
     at_device: Option<(Sectors, Receipt)>,

@@ -524,8 +524,8 @@ fn statement_b23b_small_and_large_requests_one_at_a_time_have_about_equal_number
     assert!(outcome.share(0) < 0.02, "{} of the sectors", outcome.share(0));
 }
 
-/// Statement B23c: with slots the weakness of Linux, and with fairness by requests the shares by
-/// weight.
+/// Statement B23c: with slots, shares are as wrong as in Linux; with fairness by requests, they
+/// follow the weights.
 #[test]
 fn statement_b23c_weights_of_deep_clients_on_a_deep_device_hold_by_requests_only() {
     let deep = Device { depth: 32, request: Span::millis(1), sector: Span(0), ..FLASH };
