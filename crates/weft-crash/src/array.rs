@@ -1,4 +1,5 @@
-//! Array as the checkers know it: the place of its sectors on members, and which members it needs.
+//! Geometry of an array for the checkers: the place of its sectors on members, and the sets of
+//! members that suffice to read it.
 //!
 //! A *column* is a set of sectors that have to agree. With parity it has one data sector of each
 //! member, all with the same number, which is also the number of the column. Without parity it has
@@ -30,7 +31,8 @@ pub struct Place {
 /// The places that store an array sector, or that make up a column.
 pub type Places = SmallVec<[Place; 4]>;
 
-/// Place of an array sector: its column, and all places that a write to the array sector changes.
+/// Location of an array sector on the members: its column, and all places that a write to the array
+/// sector changes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Column {
     /// Number of the column; see the module documentation.
@@ -120,8 +122,9 @@ impl Array {
         }
     }
 
-    /// Sectors of a member that are lost with the sector `sector`, because they are read in one
-    /// request: with parity at most a strip of the largest stripe, otherwise a block of 4 KiB.
+    /// Sectors of a member that are lost if the sector `sector` is unreadable, because one request
+    /// reads them all: with parity at most a strip of the largest stripe (128 sectors), otherwise a
+    /// block of 4 KiB.
     #[must_use]
     pub fn read_as_one(&self, sector: u64) -> Range<u64> {
         let height = self.layout.parity().map_or(8, |geometry| geometry.chunk().0.min(128));
@@ -239,7 +242,7 @@ impl Array {
         geometry.map_or(chunk.bytes().0 * 2, Geometry::full_stripe_bytes)
     }
 
-    /// Part of a range that a trim discards: with parity, only whole full stripes.
+    /// Part of a range that a trim discards: with parity, only its whole full stripes.
     #[must_use]
     pub fn discarded(&self, range: ByteRange) -> ByteRange {
         let Some(geometry) = self.layout.parity() else { return range };
@@ -249,8 +252,8 @@ impl Array {
         ByteRange::new(first, end.saturating_sub(first))
     }
 
-    /// Range of the array that an acknowledged request has changed; `None` if the request need not
-    /// have changed anything, as a read, a flush, or a trim without redundancy.
+    /// Range of the array that an acknowledged request must have changed; `None` for requests that
+    /// need not change anything: a read, a flush, or a trim without redundancy.
     #[must_use]
     pub fn stored_by(&self, op: RequestOp, range: ByteRange) -> Option<ByteRange> {
         match op {
@@ -293,8 +296,8 @@ mod tests {
         Array::new(options.array_layout(), vec![Sectors(16); options.members])
     }
 
-    /// Every sector of the array has places of its own, on distinct slots, and each place leads
-    /// back to it. The generated options have every layout.
+    /// The places of an array sector lie on distinct slots, belong to no other array sector, and
+    /// map back to it. The generated options have every layout.
     #[test]
     fn places_are_apart_and_lead_back() {
         let (mut seen, mut shapes) = (0, BTreeSet::new());
@@ -322,7 +325,8 @@ mod tests {
         assert_eq!(found, [1, 2, 1, 7], "{shapes:?}");
     }
 
-    /// The members that an array can lose are decided by their slots, not by their number.
+    /// Whether an array survives the loss of members depends on their slots, not only on their
+    /// number.
     #[test]
     fn two_mirrors_survive_one_member_each_and_not_one_mirror() {
         let mut options = Options::new(Level::Raid10, 4, Sectors(8));

@@ -1,10 +1,10 @@
 //! Excuses: counts of checks that accepted content which clients' writes alone do not explain.
 //!
-//! A checker cannot fail if its excuse always holds. Each excuse is therefore counted together with
-//! the number of checks, and `sweep fresh` keeps the ratios below limits.
+//! An excuse that always holds would make its checker useless. Each excuse is therefore counted
+//! together with the number of checks, and `sweep fresh` keeps the ratios below limits.
 
-/// Largest number of wrong columns that only the write-back cache excuses, per 10,000 columns that
-/// I6 judges.
+/// Largest number of wrong columns, per 10,000 columns that I6 judges, that are excused only
+/// because the write-back cache may have been writing them.
 pub const CACHED_WRONG_MAX: u64 = 5;
 
 /// Counts of checks and of excuses, of one run or of many.
@@ -12,12 +12,12 @@ pub const CACHED_WRONG_MAX: u64 = 5;
 pub struct Excuses {
     /// Sectors that were read and compared with the model (I1, I2, I3).
     pub read: u64,
-    /// Sectors read that might have been wrong: their member was missing or unreadable, and the
-    /// members of their column disagreed.
+    /// Sectors read that might have been wrong, because their member was missing or unreadable and
+    /// the members of their column disagreed.
     pub read_unsure: u64,
     /// Sectors read with wrong content that was excused.
     pub read_wrong: u64,
-    /// Sectors read that mixed parts of several writes which had been in flight together.
+    /// Sectors read with a mixture of several writes that had been in flight together.
     pub read_mixed: u64,
     /// Sectors read that might be such a mixture and were compared byte for byte, because there
     /// were too many parts to try all of their combinations.
@@ -31,8 +31,8 @@ pub struct Excuses {
     pub measured: u64,
     /// Measured columns in which members disagreed.
     pub disagreed: u64,
-    /// Measured columns of which the parity could not be compared with the versions that may have
-    /// been written, because there were too many combinations of them.
+    /// Measured columns with too many combinations of versions that may have been written to
+    /// compare the parity with each.
     pub too_many: u64,
     /// Columns that I6 judged after power cuts and process crashes of arrays with a write-back
     /// cache.

@@ -7,10 +7,10 @@
 //! - (c) A flush is acknowledged after everything acknowledged before its receipt is durable on
 //!   each member.
 //! - (d) A member that missed the write may be left out only once no survivor's durable superblock
-//!   counts the member as in sync: until then a restart would count it so. A survivor does not
+//!   counts the member as in sync: until then a restart would use the member. A survivor does not
 //!   count if its superblock can never be read again. A record of the failure counts even if the
-//!   sectors to which it was written cannot be read afterwards, because the engine cannot know
-//!   that.
+//!   sectors to which it was written cannot be read afterwards, because the engine cannot know that
+//!   they are lost.
 //! - (e) Data of a write with PREFLUSH goes to members after (c) and (d) hold for everything that
 //!   was acknowledged before its receipt.
 
@@ -45,8 +45,8 @@ struct Request {
     op: RequestOp,
     flags: Flags,
     range: ByteRange,
-    /// By disk: time of the last completion that must be durable before the request is answered, if
-    /// it is a flush or has PREFLUSH. It is the value of `relied_on` when the request was received.
+    /// By disk: time of the last completion that must be durable before a flush or a request with
+    /// PREFLUSH is answered. The map is a copy of `relied_on` at the receipt of the request.
     must_be_durable: BTreeMap<usize, u64>,
 }
 
@@ -171,7 +171,7 @@ impl Acknowledge {
         }
     }
 
-    /// Disks that a flush must still make durable for a request, which is a flush or has PREFLUSH.
+    /// Disks that still have to be flushed for a request that is a flush or has PREFLUSH.
     fn not_flushed_for<'a>(
         &'a self,
         view: View<'a>,
@@ -179,8 +179,8 @@ impl Acknowledge {
     ) -> impl Iterator<Item = usize> + 'a {
         let late = move |(disk, completed): &(&usize, &u64)| {
             let in_sync = |record: &Record| record.is_in_sync(**disk);
-            // A missing disk may come back, and a restart believes it as long as survivors count it
-            // as in sync.
+            // A missing disk may come back, and a restart uses its data as long as the survivors'
+            // superblocks count the disk as in sync.
             let counts = in_sync(view.record) && in_sync(view.written);
             counts && self.durable.get(disk).copied().unwrap_or(0) < **completed
         };
@@ -254,7 +254,7 @@ impl Acknowledge {
                 let believed = view.record.believed(slot);
                 let believed = believed.filter(|disk| view.written.believed(slot) == Some(*disk));
                 let Some(disk) = believed else { continue };
-                // The member records by itself that it misses the sector.
+                // The member's own bad-block log says that its sector is not valid.
                 if view.record.is_bad(disk, place.sector) {
                     continue;
                 }
@@ -304,8 +304,8 @@ impl Acknowledge {
     }
 }
 
-/// Array sectors that a write to a member in sync stores; `None` if it also, or only, stores parity
-/// or space that the array does not use.
+/// Array sectors that a write to a member in sync stores; `None` if any sector of the write is
+/// parity or space that the array does not use.
 fn array_sectors(view: View<'_>, write: &Write) -> Option<Vec<u64>> {
     let offset = view.array.data_offset[write.disk].0;
     let mut slots = (0..view.array.members()).map(Slot);

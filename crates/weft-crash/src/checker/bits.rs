@@ -1,6 +1,5 @@
-//! Checker I20, bits before data: the bit of a chunk is durable on every member that a restart
-//! would count as in sync before the chunk changes on any member, and is cleared only once members
-//! agree.
+//! Checker I20, bits before data: before a chunk changes on any member, its bit is durable on every
+//! member that a restart would count as in sync. The bit is cleared only once members agree.
 //!
 //! The checker is the counterpart of I5 for the write-intent bitmap. Bits are read from the media,
 //! as the next start would read them; all bits of an out-of-date bitmap count as set.
@@ -18,8 +17,7 @@ pub(super) const NAME: &str = "I20 bits before data";
 /// A run of sectors on a disk: disk number, first sector, count.
 pub(super) type Place = (usize, u64, u64);
 
-/// Sectors of a disk that a write would give other content; a write of the same content is no
-/// change.
+/// Sectors of a disk that a write would change. Sectors that keep their content are left out.
 fn changed(view: View<'_>, (disk, at, count): Place, bytes: &[u8]) -> Vec<u64> {
     let before = view.disks[disk].peek(at, count);
     let len = bytes.len() / count as usize;
@@ -29,9 +27,9 @@ fn changed(view: View<'_>, (disk, at, count): Place, bytes: &[u8]) -> Vec<u64> {
 }
 
 /// Checks a write of data that is about to change the content of a member. Sectors that keep their
-/// content do not count. On a member that is being rebuilt, sectors above the offset up to which a
-/// restart would use the member do not count either, because the rebuild writes whole stripes. A
-/// member that was re-added by its bitmap counts as in sync wherever no bit is set.
+/// content do not count. On a member that is being rebuilt, sectors from its recovery offset on do
+/// not count either, because the rebuild writes whole stripes. A member that was re-added by its
+/// bitmap counts as in sync wherever no bit is set.
 pub(super) fn before_data(
     view: View<'_>,
     (disk, at, count): Place,
@@ -56,8 +54,8 @@ pub(super) fn before_data(
     }
 }
 
-/// End of the data sectors up to which a restart would use a member; `None` if it would use all of
-/// them.
+/// End of the data sectors of a member that a restart would use; `None` if a restart would use all
+/// data sectors.
 fn believed_to(view: View<'_>, disk: usize) -> Option<Sectors> {
     if view.record.is_in_sync(disk) {
         return None;

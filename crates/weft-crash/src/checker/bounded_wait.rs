@@ -1,12 +1,12 @@
 //! Checker I19, bounded wait: no request waits forever while the volume serves others.
 //!
 //! While members answer and other requests of the volume complete, two bounds hold for each
-//! request. It waits at most [`WAITS`] times as long as a stripe may wait, plus the service time of
-//! members. Meanwhile at most [`WAITS`] times as many bytes of other requests are written as may be
-//! written ahead of a waiting stripe. The wait starts anew when an earlier request that it overlaps
-//! is answered, when a member has not answered for a second, and when a member answers with an
-//! error: the handling of an error has bounds of its own (`no_space_wait`, superblocks). After a
-//! lack of space the wait starts when the engine tries again.
+//! request. A request waits at most [`WAITS`] times as long as a stripe may wait, plus the service
+//! time of members. Meanwhile at most [`WAITS`] times as many bytes of other requests are written
+//! as may be written ahead of a waiting stripe. The wait starts anew when an earlier request that
+//! it overlaps is answered, when a member has not answered for a second, and when a member answers
+//! with an error: the handling of an error has bounds of its own (`no_space_wait`, superblocks).
+//! After a write that found no space, the wait starts when the engine tries the write again.
 //!
 //! With `preread_wait_max=none` a stripe waits as in md, for as long as other stripes are read or
 //! written. Nothing is promised then, and nothing is checked.

@@ -122,8 +122,8 @@ impl Bounds {
         }
     }
 
-    /// Makes the present dirty limit the one that is checked, if the dirty pages are within it.
-    /// Called when nothing is outstanding.
+    /// Sets the dirty limit that is checked to the present limit, if the dirty pages are within
+    /// it. Called when nothing is outstanding.
     pub fn at_rest(&mut self, snapshot: &Snapshot) {
         if let Some(cache) = &snapshot.write_back
             && cache.dirty_pages + cache.writeback_pages <= cache.limit_pages

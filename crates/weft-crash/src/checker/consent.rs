@@ -1,8 +1,8 @@
 //! Checker P5, consent: assembly refuses an array that is dirty and degraded unless the caller
 //! consents, and refuses no other array for that reason.
 //!
-//! The parity of a stripe that was being written may be wrong, and the block of a missing member
-//! would be computed from it. A missing member that holds only parity does no harm.
+//! The parity of a stripe that was being written may be wrong, and the data of a missing member
+//! would be computed from this parity. A missing member that holds only parity does no harm.
 
 use weft_engine::assemble::{Assembly, AssemblyState, Refused, SlotState};
 use weft_units::{Sectors, Slot};

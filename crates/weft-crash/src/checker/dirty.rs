@@ -107,7 +107,8 @@ impl Dirty {
         found: &mut Vec<Violation>,
     ) {
         let Some(first) = view.array.data_sector(disk, at) else { return };
-        // What bad blocks hold is not read, also after a crash: their correction changes nothing.
+        // The content of bad blocks is not read, not even after a crash, so its correction is no
+        // change.
         let before = view.disks[disk].peek(at, count);
         let len = (before.len() as u64 / count.max(1)).max(1) as usize;
         let sectors = before.chunks(len).zip(bytes.chunks(len)).zip(first..);
@@ -117,16 +118,17 @@ impl Dirty {
                 .any(|((before, after), sector)| before != after && !view.is_bad(disk, sector));
         let write = self.submitted.and_then(|token| self.writes.get_mut(&token));
         let Some(write) = write else { return };
-        // A restart does not believe a member that is being rebuilt, nor a replacement, which also
-        // gets what is corrected on its original.
+        // A restart does not use a member that is being rebuilt, nor a replacement. Corrections of
+        // an original are written to its replacement as well.
         let corrects = !write.counts || view.record.is_replacement(disk);
         let rebuilt = corrects && !view.record.is_in_sync(disk);
         write.counts |= changes && !rebuilt;
         if changes && !rebuilt {
             bits::before_data(view, (disk, at, count), bytes, found);
         }
-        // The engine does not know that a superblock it wrote became unreadable, nor what a write
-        // that failed has left of one.
+        // The engine cannot know that a superblock it wrote has become unreadable, nor which part
+        // of a superblock a failed write has stored. Either record that says dirty therefore
+        // suffices.
         if changes && !rebuilt && !view.record.all_dirty() && !view.written.all_dirty() {
             found.push(Violation::new(
                 NAME,
@@ -146,7 +148,7 @@ impl Dirty {
         let size = view.disks.first().map_or(Sectors::ZERO, Disk::whole_size);
         let decode = |version: &Version| Superblock::decode(&block, *version, size).ok();
         let Some(sb) = Version::ALL.iter().find_map(decode) else { return };
-        // Of two superblocks that say different things, a restart believes that with more events.
+        // Of two superblocks that differ, a restart uses the one with more events.
         let says = |sb: &Superblock| {
             let roles: Vec<_> = (0..sb.role_count() as u32).map(|number| sb.role(number)).collect();
             (sb.dirty_from(), roles)
@@ -162,22 +164,23 @@ impl Dirty {
         if clean_to == 0 {
             return;
         }
-        // A superblock that found no space is written again as it was, after others have recorded
-        // what it says. A restart believes it no less without this copy.
+        // A superblock write that found no space is repeated unchanged, after other members have
+        // stored the same state. A restart finds this state without the repeated copy too.
         let recorded = |disk: usize| {
             let own = view.record.of(disk).filter(|_| disk != to && view.record.is_in_sync(disk));
             own.is_some_and(|own| own.events() == sb.events())
         };
         let repeats = || (0..view.disks.len()).any(recorded);
-        // A member that failed since a superblock was first written has not left in it. Under 0.90
-        // the device number of a member is its slot, which another disk may occupy by now.
+        // A superblock that is written again still lists the members that failed since its first
+        // write. Under 0.90 the device number of a member is its slot, which another disk may
+        // occupy by now.
         let failed = |disk: usize| {
             let index = view.disk_of.iter().rposition(|known| *known == disk);
             let index = index.map(|index| MemberIndex(index as u16));
             index.is_some_and(|it| self.failed.contains(&it))
                 && (sb.version() == Version::V0_90 || repeats())
         };
-        // Writes to a member that the superblock itself says has left do not count.
+        // Writes to a member that this superblock does not list as active do not count.
         let has_left = |write: &Write| {
             let role = write.number.and_then(|number| sb.role(number).ok());
             role.is_some_and(|role| !matches!(role, Role::Active(_))) || failed(write.place.0)
@@ -209,15 +212,16 @@ impl Dirty {
     }
 }
 
-/// Device number of a disk, in superblocks. A disk that was cut short keeps its number: the engine
-/// knows the member until a request to it fails.
+/// Device number of a disk, in superblocks. A disk that shrank below the place of its superblock
+/// keeps its number, because the engine knows the member until a request to it fails.
 fn number_of(view: View<'_>, disk: usize) -> Option<u32> {
     let cut_off = || Record::on_media(&view.disks[disk], view.record.freshest()?.version());
     let number = view.written.of(disk).map(Superblock::dev_number);
     number.or_else(|| cut_off().map(|superblock| superblock.dev_number()))
 }
 
-/// The data sectors of a slot's member in columns below `clean_to`: first and count.
+/// Data sectors of a slot's member in columns below `clean_to`, as ranges of first sector and
+/// count.
 fn clean_ranges(view: View<'_>, slot: Slot, clean_to: u64) -> Vec<(u64, u64)> {
     let array = view.array;
     if array.has_parity() || clean_to >= array.columns_count() {

@@ -1,8 +1,8 @@
 //! Checker I11, exactly once: every token, request, frame and credit ends once.
 //!
 //! Each token is fresh and gets one `Done`. An accepted request gets one reply, unless its client
-//! left; its frames come back once and its credit comes back in full. With nothing outstanding the
-//! engine's own counters are zero.
+//! left. Its frames are given back once, and its credit is returned in full. With nothing
+//! outstanding the engine's own counters are zero.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,9 +1,9 @@
 //! Checkers: one for each promise of the engine, judged from its inputs and outputs and from the
 //! media.
 //!
-//! Checkers watch the inputs and outputs of an engine and the contents of the media. Of what the
-//! engine reports about itself they use only its counters at rest. Members in sync and the clean
-//! state are read from the durable superblocks ([`Record`]), as a restart would read them.
+//! Checkers watch the inputs and outputs of an engine and the contents of the media. Of the
+//! engine's own reports they use only its counters. Members in sync and the clean state are read
+//! from the durable superblocks ([`Record`]), as a restart would read them.
 //!
 //! | Checker | Invariants | File |
 //! |---|---|---|
@@ -76,7 +76,8 @@ pub struct View<'a> {
     pub disks: &'a [Disk],
     /// Disk number of each member, by member index.
     pub disk_of: &'a [usize],
-    /// Number of the first disk of the volume beside the array, and of the disk after its last one.
+    /// Disks of the volume beside the array: number of the first, and one past the number of the
+    /// last.
     pub beside: (usize, usize),
     /// Geometry of the array.
     pub array: &'a Array,
@@ -85,7 +86,7 @@ pub struct View<'a> {
     /// Content of the superblocks as they were last written, including those that are unreadable
     /// now, or that a failed write tore.
     pub written: &'a Record,
-    /// Model of what clients wrote.
+    /// Model of the versions that clients wrote.
     pub model: &'a Model,
     /// Columns in which members disagree; see [`crate::suspects`].
     pub suspects: &'a Suspects,
@@ -99,8 +100,8 @@ impl View<'_> {
         fua || self.disks[disk].write_through
     }
 
-    /// Whether the bad-block log of a disk lists one of its data sectors, as far as the engine that
-    /// wrote the log can know.
+    /// Whether the bad-block log of a disk lists one of its data sectors, be it the readable log or
+    /// the log as the engine last wrote it.
     #[must_use]
     pub fn is_bad(&self, disk: usize, sector: u64) -> bool {
         self.record.is_bad(disk, sector) || self.written.is_bad(disk, sector)
@@ -255,8 +256,9 @@ impl Checkers {
         self.stale.assembled(view, assembly, &mut self.found);
     }
 
-    /// Records that a disk joins the array; it may have been a member before. It misses what was
-    /// acknowledged in `columns`. With `keeps`, its old content counts in all other columns.
+    /// Records that a disk joins the array; it may have been a member before. The disk lacks the
+    /// acknowledged content of `columns`. With `keeps`, its old content is valid in all other
+    /// columns.
     pub fn disk_added(&mut self, disk: usize, keeps: bool, columns: impl Iterator<Item = u64>) {
         self.stale.disk_added(disk, keeps, columns);
     }

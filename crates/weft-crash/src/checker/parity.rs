@@ -8,9 +8,9 @@
 //! as not written.
 //!
 //! After a cut a column is judged where the superblocks promise that its parity is right. A quiet
-//! column is judged even where they do not: no member had volatile data of it, no unanswered
-//! request writes to it, and its parity was right before. Its stripe is not half written, so it has
-//! no write hole (P5: only stripes that were being written may be damaged).
+//! column is judged even without this promise. A column is quiet if no member had volatile data of
+//! it, no unanswered request writes to it, and its parity was right before. Its stripe is not half
+//! written, so it has no write hole (P5: only stripes that were being written may be damaged).
 
 use std::collections::BTreeSet;
 
@@ -29,7 +29,7 @@ const NAME: &str = "I6 parity or dirty";
 pub struct Scrub {
     /// Number of columns that were read.
     pub columns: u64,
-    /// Number of columns that hold anything but zeros and could be compared.
+    /// Number of columns that could be compared and do not hold only zeros.
     pub written: u64,
     /// Columns with a wrong P or Q, or with copies that differ.
     pub wrong: BTreeSet<u64>,
@@ -97,8 +97,8 @@ impl<'a> Media<'a> {
         self.members.contains(&None)
     }
 
-    /// Whether more of a column is missing, bad or unreadable than the level survives: then no sync
-    /// can make the rest agree.
+    /// Whether more strips of a column are missing, bad or unreadable than the level survives. No
+    /// resync can make the rest of such a column agree.
     fn is_lost(&self, column: u64) -> bool {
         let reads = |place: &&Place| {
             let Some(disk) = self.members[place.slot.index()] else { return false };
@@ -143,7 +143,8 @@ impl<'a> Media<'a> {
             return others.peek().is_some().then(|| others.all(|other| other == first));
         };
         let placement = geometry.placement(geometry.full_stripe_of(Sectors(column)));
-        // With as many blocks missing or bad as there is parity, there is nothing to compare.
+        // A level with one parity needs every block for the comparison; with P and Q, one block may
+        // be missing or bad.
         let missing = blocks.iter().filter(|block| block.is_none()).count();
         if missing > usize::from(placement.q.is_some()) {
             return None;
@@ -196,8 +197,8 @@ pub(super) fn syndromes(
 
 /// Judges columns after a power cut or a process crash: a wrong parity is allowed only in a column
 /// that was being written and that a restart will check. `quiet` says whether the parity of a
-/// column was right before and the column was not being written. Returns the counts of what was
-/// judged.
+/// column was right before and the column was not being written. Returns the counts of the judged
+/// columns.
 pub fn after_cut(
     view: View<'_>,
     columns: impl Iterator<Item = u64>,

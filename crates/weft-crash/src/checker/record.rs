@@ -27,7 +27,7 @@ pub struct Record {
     in_sync: Vec<Option<Slot>>,
 }
 
-/// A superblock, and what it was parsed from.
+/// A superblock, with the bytes and the disk size from which it was parsed.
 #[derive(Debug, PartialEq)]
 struct Parsed {
     superblock: Superblock,
@@ -37,7 +37,7 @@ struct Parsed {
 }
 
 /// The superblock of a disk, even if a fault makes its sectors unreadable; `None` if it does not
-/// parse. It is not parsed again where `known` has the same bytes.
+/// parse. If `known` was parsed from the same bytes, a copy of `known` is returned.
 fn parsed(disk: &Disk, version: Version, known: Option<&Arc<Parsed>>) -> Option<Arc<Parsed>> {
     let size = disk.size();
     let at = version.position(size).filter(|at| at.0 + 8 <= size.0)?;
@@ -48,14 +48,14 @@ fn parsed(disk: &Disk, version: Version, known: Option<&Arc<Parsed>>) -> Option<
     {
         return Some(known.clone());
     }
-    // A member that joined when the disk was short has a superblock for the short size. A disk that
-    // was cut short behind its superblock has one for the original size.
+    // A member that joined after its disk shrank has a superblock for the short size. A disk that
+    // shrank later, to an end behind its superblock, has a superblock for the original size.
     let of_size = |size| Superblock::parse(&bytes, version, size).ok();
     let superblock = of_size(size).or_else(|| of_size(disk.whole_size()))?;
     Some(Arc::new(Parsed { superblock, bytes, size }))
 }
 
-/// Whether the place of a disk's superblock has zeros, or does not exist.
+/// Whether the sectors of a disk's superblock hold only zeros, or lie beyond the end of the disk.
 fn is_wiped(disk: &Disk, version: Version) -> bool {
     let at = version.position(disk.size()).filter(|at| at.0 + 8 <= disk.size().0);
     at.is_none_or(|at| disk.peek_stable(at.0, 8).iter().all(|byte| *byte == 0))
@@ -95,8 +95,8 @@ impl Record {
         Self::default().read_again(disks, version)
     }
 
-    /// Reads as [`Record::read`] does, from a record of the same disks: superblocks that have not
-    /// changed are not parsed again.
+    /// Reads the superblocks of all disks again, as [`Record::read`] does. `self` is an earlier
+    /// record of the same disks; superblocks that have not changed since are not parsed again.
     #[must_use]
     pub fn read_again(&self, disks: &[Disk], version: impl Into<Version>) -> Self {
         let version = version.into();
@@ -139,9 +139,9 @@ impl Record {
     }
 
     /// Content of the superblocks as they were last written whole, including those that have since
-    /// become unreadable, and those that a failed write tore: the engine that wrote one cannot know
-    /// that. `self` was read from the same disks, and `before` has what the engine read or wrote
-    /// until then. `None` if all can be read.
+    /// become unreadable or that a failed write tore, because the engine cannot know of such a
+    /// loss. `self` was read from the same disks; `before` is the record as the engine read or
+    /// wrote it until then. `None` if the result would equal `self`.
     #[must_use]
     pub fn written(
         &self,
@@ -161,8 +161,8 @@ impl Record {
         (supers != self.supers).then(|| Self::new(supers, self.gone.clone()).with_bad(disks))
     }
 
-    /// The superblock of a disk, even if it is unreadable or lies beyond the end at which the disk
-    /// was cut short.
+    /// The superblock of a disk, even if it is unreadable or lies beyond the end of a disk that
+    /// shrank.
     #[must_use]
     pub fn on_media(disk: &Disk, version: impl Into<Version>) -> Option<Superblock> {
         let (version, size) = (version.into(), disk.whole_size());
@@ -178,8 +178,9 @@ impl Record {
     /// `gone` is true are absent.
     fn new(supers: Vec<Option<Arc<Parsed>>>, gone: Vec<bool>) -> Self {
         let present = (0..supers.len()).filter(|disk| !gone[*disk]);
-        // The freshest superblock is one with a slot: a spare may lag or lead. Of equals, one is
-        // preferred that no other of them records as failed.
+        // Only a superblock with a slot can be the freshest: a spare may lag or lead. Among
+        // superblocks with the same events, one that no other of them records as failed is
+        // preferred.
         let has_slot = |sb: &&Superblock| matches!(sb.own_role(), Ok(Role::Active(_)));
         let with_slot: Vec<(usize, &Superblock)> = present
             .filter_map(|disk| {
@@ -200,8 +201,8 @@ impl Record {
         record
     }
 
-    /// Copy of this record in which the disks for which `left_out` is true count as gone: the
-    /// record for an engine that started without them.
+    /// Copy of this record for an engine that started without some disks: the disks for which
+    /// `left_out` is true count as gone.
     #[must_use]
     pub fn without(&self, left_out: impl Fn(usize) -> bool) -> Self {
         let gone = self.gone.iter().zip(0..).map(|(gone, disk)| *gone || left_out(disk));
@@ -214,8 +215,8 @@ impl Record {
         self.bitmaps.iter().any(Option::is_some)
     }
 
-    /// A disk that is present and in sync, with a bitmap in which the bit of this column is clear,
-    /// so that members must agree in the column. `None` if there is no such disk.
+    /// First disk that is present, in sync and has a clear bit for this column in its bitmap;
+    /// `None` if there is none. A clear bit promises that members agree in the column.
     #[must_use]
     pub fn clear_bit(&self, column: u64) -> Option<usize> {
         let clear = |bitmap: &Bitmap| bitmap.state(column / bitmap.chunk.0) == ChunkState::Clean;
@@ -224,7 +225,7 @@ impl Record {
             .find(|disk| says(disk) && !self.gone[*disk] && self.is_in_sync(*disk))
     }
 
-    /// Chunks for which a metadata write of `bytes` to sector `at` of a disk clears the bits: the
+    /// Bitmap chunks that a metadata write of `bytes` to sector `at` of a disk marks as clean: the
     /// first column of each chunk, and its length in columns.
     #[must_use]
     pub fn cleared_by(&self, state: &Disk, disk: usize, at: u64, bytes: &[u8]) -> Vec<(u64, u64)> {
@@ -300,8 +301,8 @@ impl Record {
             return None;
         }
         let witness = self.of(witness)?;
-        // A disk with events that lag further behind is not believed, whatever its number: the
-        // number may belong to another disk by now.
+        // A disk is not in sync if its events lag by more than one, even if its number is listed as
+        // active: the number may belong to another disk by now.
         if own.events() + 1 < witness.events() {
             return None;
         }
@@ -318,8 +319,8 @@ impl Record {
     }
 
     /// The disk that at least one survivor counts as in sync at a slot: if the other survivors were
-    /// lost, a restart would count this disk as in sync. A disk is no witness for itself. Neither
-    /// is a missing disk, nor a disk that the freshest superblock does not count as in sync.
+    /// lost, a restart would count this disk as in sync. A survivor is another disk that is present
+    /// and that the freshest superblock counts as in sync.
     #[must_use]
     pub fn believed(&self, slot: Slot) -> Option<usize> {
         let disks = 0..self.supers.len();

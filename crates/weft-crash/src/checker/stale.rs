@@ -1,15 +1,15 @@
 //! Checker I8, no stale member: a member that missed an acknowledged write is never counted as in
 //! sync.
 //!
-//! The checker keeps, for each disk, the columns of which the disk misses the newest acknowledged
+//! For each disk, the checker keeps the columns in which the disk lacks the newest acknowledged
 //! content. An acknowledgement adds the columns that the disk did not store; a completed write of
-//! any origin removes them. After a restart no such column may lie where the assembly counts the
-//! disk as in sync.
+//! any origin removes its columns. After a restart no such column may lie where the assembly counts
+//! the disk as in sync.
 //!
-//! Below its recovery offset a member that is being rebuilt counts like a member in sync. An
-//! acknowledged write there that was not flushed may be lost with the power, as the model knows.
-//! Content that the rebuild wrote must not be lost. A column that such a disk lost therefore counts
-//! as missing, unless a version of it was durable before, or the disk came back with its old
+//! Below its recovery offset, a member that is being rebuilt counts as in sync. An acknowledged
+//! write below that offset may be lost in a power cut if it was not flushed; the model allows for
+//! this. Content that the rebuild wrote must not be lost. A column that such a disk lost therefore
+//! counts as missing, unless a version of it was durable before, or the disk came back with its old
 //! content and missed nothing in this column. A column that reads the same after the cut as before
 //! was not lost: the correction of a read error writes the same content again.
 
@@ -35,17 +35,17 @@ pub struct Stale {
     /// By disk: columns of completed writes that are not durable, as pairs of completion time and
     /// column.
     volatile: BTreeMap<usize, Vec<(u64, u64)>>,
-    /// By disk: columns of which some version became durable since the disk joined.
+    /// By disk: columns with at least one version that became durable since the disk joined.
     durable: BTreeMap<usize, BTreeSet<u64>>,
-    /// By disk: columns of which the disk misses the newest acknowledged content.
+    /// By disk: columns in which the disk lacks the newest acknowledged content.
     missing: BTreeMap<usize, BTreeSet<u64>>,
     /// By disk: columns that a disk which joins without its content will miss once its new
     /// superblock is stored. Until then a restart may find the old superblock, and the content of
     /// the disk is unchanged.
     joining: BTreeMap<usize, BTreeSet<u64>>,
-    /// By disk that came back with its old content: columns of which the old content does not
-    /// count, because the disk missed them, when it came back or later, or held them only in its
-    /// volatile cache when it came back.
+    /// Columns in which the old content of a disk that came back is not valid, by disk. Either the
+    /// disk lacked the newest content of the column, when it came back or later, or it held the
+    /// column only in its volatile cache when it came back.
     owed: BTreeMap<usize, BTreeSet<u64>>,
 }
 
@@ -168,8 +168,8 @@ impl Stale {
         }
     }
 
-    /// Records that a disk joins and misses the writes to `columns`. With `keeps`, its old content
-    /// counts in all other columns.
+    /// Records that a disk joins and lacks the acknowledged content of `columns`. With `keeps`, its
+    /// old content is valid in all other columns.
     pub fn disk_added(&mut self, disk: usize, keeps: bool, columns: impl Iterator<Item = u64>) {
         self.durable.remove(&disk);
         self.owed.remove(&disk);
@@ -183,7 +183,7 @@ impl Stale {
         }
     }
 
-    /// Records that a disk that joins has its new superblock, which is written before anything
+    /// Records that a joining disk has stored its new superblock, which is written before anything
     /// else.
     fn joined(&mut self, disk: usize) {
         if let Some(columns) = self.joining.remove(&disk) {
@@ -192,7 +192,8 @@ impl Stale {
     }
 
     /// Records a power cut. `lost` lists data sectors that read differently than before, on disks
-    /// that were not in sync. (For disks in sync the model knows what may be lost.)
+    /// that were not in sync. (For disks in sync the model allows for the content that may be
+    /// lost.)
     pub fn power_cut(&mut self, lost: &[(usize, u64)]) {
         let has = |all: Option<&BTreeSet<u64>>, column: &u64| all.map(|it| it.contains(column));
         for (disk, column) in lost {
@@ -213,7 +214,7 @@ impl Stale {
     }
 
     /// State that is left after [`Self::stopped`], for a fingerprint. Times of completion are left
-    /// out, because everything that follows is later than they are.
+    /// out, because they are earlier than all events that follow.
     pub(super) fn after_a_stop(&self) -> impl std::fmt::Debug {
         let columns = |all: &Vec<(u64, u64)>| -> Vec<u64> { all.iter().map(|it| it.0).collect() };
         let volatile: Vec<_> = self.volatile.iter().map(|it| (*it.0, columns(it.1))).collect();

@@ -24,8 +24,8 @@ use crate::model::{Payload, WriteId};
 use crate::suspects::Syndrome;
 use crate::{Order, World};
 
-/// Stage of a test: three members of RAID 5 with a chunk of 4 KiB, and the checkers. The test
-/// itself plays the engine.
+/// Stage of a test: three members of RAID 5 with a chunk of 4 KiB, and the checkers. No engine
+/// runs: the test makes the engine's inputs and outputs itself.
 struct Stage {
     disks: Vec<Disk>,
     disk_of: Vec<usize>,
@@ -225,7 +225,7 @@ impl Stage {
     }
 
     /// Issues a client's write of array sector 0, and completes its member writes to the disks in
-    /// `parts`. The data is column 0 of disk 0; its parity is on disk 2.
+    /// `parts`. The data lies in column 0 on disk 0, and its parity on disk 2.
     fn write(&mut self, flags: Flags, parts: &[usize]) -> (Tag, WriteId) {
         let range = ByteRange::new(0, 512);
         let (write, bytes) = self.model.write_issued(range, Payload::Tags);
@@ -301,8 +301,9 @@ fn i4b_fua_that_is_not_durable_is_caught() {
     }
 }
 
-/// A member was rebuilt and flushed while a FUA write was in flight, and another write of the same
-/// parity followed. Found by the profile `beyond-powered`, seed 37807.
+/// A FUA write is in flight while its member is rebuilt and flushed, and a later write replaces the
+/// same parity. The flush makes the parity of the FUA write durable. Found by the profile
+/// `beyond-powered`, seed 37807.
 #[test]
 fn i4b_fua_may_be_made_durable_by_a_flush_that_later_writes_follow() {
     for flushed in [false, true] {
@@ -328,13 +329,13 @@ fn i4c_a_flush_that_leaves_one_member_out_is_caught() {
         let flush = stage.ask(RequestOp::Flush, Flags::NONE, Run::EMPTY);
         stage.flush_all((0..3).filter(|disk| *disk != skipped));
         stage.reply(flush);
-        // Disk 1 holds nothing of the write.
+        // The write stores nothing on disk 1.
         assert_eq!(stage.found(), vec![EARLY; usize::from(skipped != 1)], "{skipped}");
     }
 }
 
-/// A member goes away before it was flushed. The flush is answered before the survivors record the
-/// failure, or after.
+/// A member goes away before it was flushed. The engine answers the flush either before or after
+/// the survivors have recorded the failure; only the former is a violation.
 #[test]
 fn i4d_a_flush_that_is_answered_before_a_failure_is_recorded_is_caught() {
     for told in [vec![], vec![0], vec![0, 1]] {
@@ -358,7 +359,7 @@ fn i4d_a_failure_is_recorded_where_it_was_written_and_nowhere_else() {
     for told in [vec![], vec![0, 1]] {
         let mut stage = Stage::dirty();
         stage.acknowledged(&[2, 0]);
-        // Every member but the failed one.
+        // These are all members except the failed one.
         for disk in [0, 1] {
             let at = weft_ondisk::Version::V1_2.position(stage.disks[disk].size()).unwrap();
             stage.disks[disk].faults.dead_reads.insert(at.0);
@@ -385,7 +386,8 @@ fn i4c_a_flush_of_a_member_that_began_too_early_is_caught() {
 }
 
 /// A write of other bytes of the same sector does not wait for the flush of a write with PREFLUSH.
-/// A member write carries that write's data if no other request is under way in its sectors.
+/// A member write is known to carry the data of the write with PREFLUSH only if no other request is
+/// in flight in its sectors.
 #[test]
 fn i4e_data_before_its_flush_is_caught_beside_other_writes() {
     let preflush = Flags { preflush: true, ..SYNC };
@@ -403,7 +405,7 @@ fn i4e_data_before_its_flush_is_caught_beside_other_writes() {
             }
             stage.data(0, 2 - sectors, &vec![1; sectors as usize * 512], false);
             let shared = matches!(beside, Some((512 | 900, _)));
-            // Sector 0 is none of the preflush write's.
+            // Sector 0 is outside the range of the write with PREFLUSH.
             let wrong = !flushed && sectors == 1 && !shared;
             let early = stage.found().contains(&EARLY);
             assert_eq!(early, wrong, "{beside:?} {flushed} {sectors}");
@@ -436,9 +438,9 @@ fn i5_data_on_a_clean_array_is_caught() {
     }
 }
 
-/// A member left an array that was dirty, or was still clean, and then failed writes tear the
-/// superblocks of the others. The only superblock that can be parsed says clean, as it did when its
-/// member left.
+/// A member leaves an array that is dirty, or still clean, and then failed writes tear the
+/// superblocks of the other members. The only superblock that can still be parsed is that of the
+/// member that left, and it says clean.
 #[test]
 fn i5_superblocks_that_a_failed_write_tore_say_what_they_said_before() {
     for dirty in [true, false] {
@@ -473,9 +475,8 @@ fn i5_clean_too_early_is_caught() {
     }
 }
 
-/// A disk becomes shorter, its superblock is lost with the rest, and a write to it is never
-/// answered. The write does not count if the superblock that says clean also says that the disk has
-/// left.
+/// A disk shrinks and loses its superblock, and a write to the disk is never answered. The write
+/// does not count if the superblock that says clean also says that the disk has left.
 #[test]
 fn i5_a_write_to_a_disk_that_left_without_its_superblock_is_no_write() {
     for left in [true, false] {
@@ -503,7 +504,7 @@ fn i5_clean_while_a_resync_writes_is_caught() {
             stage.done(token);
         }
         stage.superblock(1, |sb| sb.resync_offset = mark);
-        // I7 knows nothing of this write.
+        // I7 reports this write, which no client issued.
         stage.found().into_iter().filter(|name| name.starts_with("I5")).collect::<Vec<_>>()
     };
     let partly = ResyncOffset::At(Sectors(16));
@@ -516,7 +517,7 @@ fn i5_clean_while_a_resync_writes_is_caught() {
     assert!(found(3, false, ResyncOffset::Clean, false).is_empty());
 }
 
-/// One request waits while 20 others come and go, each of which is answered after `each`.
+/// One request waits while 20 other requests are issued and answered, each after the time `each`.
 fn waits_beside_others(
     each: Span,
     wait_max: Span,
@@ -526,8 +527,8 @@ fn waits_beside_others(
     waits_while_others_write(each, wait_max, Bytes(u64::MAX), overlap, silent)
 }
 
-/// Variant of [`waits_beside_others`] with a bound on what is written meanwhile: each request
-/// writes 512 bytes.
+/// Variant of [`waits_beside_others`] with a bound on the bytes that other requests write
+/// meanwhile: each request writes 512 bytes.
 fn waits_while_others_write(
     each: Span,
     wait_max: Span,
@@ -550,7 +551,7 @@ fn waits_while_others_write(
             attr: Attr::default(),
         })
     };
-    // The requests that it would wait for arrived before it.
+    // Requests that request 100 may wait for, because they overlap it, arrive earlier.
     (1..=20).for_each(|tag| waits.input(now, &write(tag, if overlap { 0 } else { tag * 4096 })));
     waits.input(now, &write(100, 0));
     let attr = Attr { origin: Origin::Client(CLIENT, Group::ROOT), ..Attr::default() };
@@ -637,7 +638,7 @@ fn after_cut(stage: &Stage, quiet: impl Fn(u64) -> bool, found: &mut Vec<Violati
     parity::after_cut(stage.view(), 0..64, quiet, parity::Bytes::Durable, found)
 }
 
-/// RAID 6 with any one member missing: the remaining parity is compared.
+/// RAID 6 with one member missing, each in turn: the remaining parity is compared.
 #[test]
 fn i6_judges_the_parity_that_is_left() {
     for lost in 0..4 {
@@ -677,7 +678,7 @@ fn i6_knows_raid6() {
     assert_eq!(q[0], 1 ^ (2 * 2) ^ (4 * 3));
 }
 
-/// An assembly without consent is compared with what it would be with consent.
+/// An assembly without consent is judged by the state of the assembly with consent.
 #[test]
 fn p5_dirty_and_degraded_without_consent_is_caught() {
     for (dirty, lost, level) in [
@@ -721,8 +722,8 @@ fn i7_data_that_nobody_wrote_is_caught() {
     assert_eq!(stage.found(), ["I7 untouched data"], "the right bytes at the wrong place");
 }
 
-/// In a column in which members disagree, only reconstructed content may be written, and only to a
-/// slot that was lost.
+/// In a column in which members disagree, content that no client wrote is allowed only if it may
+/// have been reconstructed, and only at a slot that was lost.
 #[test]
 fn i7_data_that_nobody_wrote_is_caught_in_a_suspect_column_too() {
     let found = |lost: &[u16], error: u8| {
@@ -758,7 +759,8 @@ fn i8_a_member_that_missed_a_write_is_caught_when_believed() {
     }
 }
 
-/// A member lost data with the power: its only copy, or one that followed a durable copy.
+/// A power cut takes rebuilt data from a member: either the only version of the data, or a later
+/// one that followed a durable version.
 #[test]
 fn i8_a_member_that_lost_what_was_rebuilt_is_caught_when_believed() {
     for flushed in [false, true] {
@@ -766,7 +768,7 @@ fn i8_a_member_that_lost_what_was_rebuilt_is_caught_when_believed() {
         stage.stored(1, 0, &[0; 512], false);
         if flushed {
             stage.flush_all([1]);
-            // The second write is the one that the power cut takes.
+            // The power cut takes only the second write.
             stage.stored(1, 0, &[0; 512], false);
         }
         stage.checkers.found.clear();
@@ -844,10 +846,10 @@ fn i10_frames_that_come_back_too_early_are_caught() {
     assert!(stage.found().is_empty());
 }
 
-/// Events in the life of a write, in any order. Each letter of a case is one event: `e` the write
-/// is answered (with an error), `r` its frames come back, `c` its credit comes back, `g` its client
-/// disconnects, `f` a flush is submitted, always with the same token, `d` a completion arrives that
-/// was not requested.
+/// Events of a write, in any order. Each letter of a case is one event: `e` the write is answered
+/// (with an error), `r` its frames are given back, `c` its credit is returned, `g` its client
+/// disconnects, `f` a flush is submitted (always with the same token), `d` a completion arrives
+/// that was not requested.
 #[test]
 fn i11_what_ends_twice_or_never_is_caught() {
     for (ends, what) in [
@@ -864,7 +866,7 @@ fn i11_what_ends_twice_or_never_is_caught() {
     ] {
         let mut stage = Stage::new();
         let tag = stage.ask(RequestOp::Write, SYNC, Run::new(8, 1));
-        // Whether the write is stored is not tested here.
+        // An empty model allows the content of every write.
         stage.model = Model::default();
         let (client, bytes, member) = (CLIENT, Bytes(512), MemberIndex(0));
         for end in ends.chars() {

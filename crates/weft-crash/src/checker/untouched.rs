@@ -18,8 +18,8 @@ const NAME: &str = "I7 untouched data";
 pub struct Untouched;
 
 impl Untouched {
-    /// Checks the data sectors of a write. Sectors are counted in `excuses` that pass although no
-    /// client wrote their content, because it may have been reconstructed.
+    /// Checks the data sectors of a write. A sector with content that no client wrote passes if the
+    /// content may have been reconstructed, and is counted in `excuses`.
     pub fn write(
         self,
         view: View<'_>,
@@ -42,8 +42,8 @@ impl Untouched {
                     excuses.written_wrong += u64::from(why == Why::Reconstructed);
                     continue;
                 }
-                // The content was computed for a member that was added again, or the model never
-                // saw it.
+                // The sector keeps its content, which was computed for a member that was added
+                // again, or which the model never saw.
                 None if view.disks[disk].peek(absolute, 1) == content => continue,
                 None => {}
             }
