@@ -1,4 +1,5 @@
-//! Versions of one sector in the model: its possible contents, and those that a read may return.
+//! Versions of one sector in the model: the contents that it may have, and the contents that a read
+//! may return.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -23,12 +24,12 @@ pub(super) struct Cell {
     /// Acknowledged versions that are not durable, each with the model's count of acknowledgements
     /// when the version was acknowledged.
     pub(super) volatile: SmallVec<[(u64, u64); 1]>,
-    /// Whether writes of parts of the sector were in flight together. They may take effect in any
-    /// order, so that all that is known of each byte is that it belongs to one of the versions.
-    /// This lasts until the whole sector is written.
+    /// Whether writes of parts of the sector were in flight together. Such writes may take effect
+    /// in any order, so that each byte may belong to any of the versions. The state lasts until the
+    /// whole sector is written.
     pub(super) mixed: bool,
-    /// Number of the last write of the whole sector that ended the state `mixed`, 0 if none did. If
-    /// a power cut undoes this write, the sector is mixed again.
+    /// Number of the version that last ended the state `mixed`, a write of the whole sector; 0 if
+    /// there was none. If a power cut undoes this write, the sector is mixed again.
     pub(super) unmixed_by: u64,
     /// Value of the model's `reconstructed` when the result of reconstructing this sector last
     /// changed.
@@ -44,8 +45,8 @@ pub(super) struct Version {
     /// Number of `contents`, at the end of the list, that were never written but may result from
     /// reconstruction.
     pub(super) reconstructed: usize,
-    /// Model's count of acknowledgements when this version was acknowledged; `None` if it was not,
-    /// or if a power cut or crash may have lost it since.
+    /// Model's count of acknowledgements when this version was acknowledged; `None` for a version
+    /// that was not acknowledged, or that a power cut or crash may have lost since.
     pub(super) acknowledged: Option<u64>,
     /// Part of the sector that the version changed; `None` for the whole sector.
     pub(super) patch: Option<Box<Patch>>,
@@ -91,7 +92,8 @@ impl Version {
         self.contents.iter().any(|content| content.looks_like(sector, at, bytes))
     }
 
-    /// Whether this content was written, and not only possible as the result of a reconstruction.
+    /// Whether `bytes` match a content that was written; contents that can only result from
+    /// reconstruction do not count.
     pub(super) fn was_written(&self, sector: u64, at: usize, bytes: &[u8]) -> bool {
         let written = self.contents.len() - self.reconstructed;
         self.contents[..written].iter().any(|content| content.looks_like(sector, at, bytes))
@@ -107,7 +109,7 @@ impl Version {
 pub(super) enum Content {
     Bytes(Arc<[u8]>),
     Fill(u8),
-    /// Tags that fill only a part of a sector. `Tags` fill a whole sector.
+    /// Tags of a write that covers only a part of the sector; `Tags` cover the whole sector.
     Part(WriteId),
     Tags(WriteId),
 }
@@ -148,9 +150,10 @@ impl Content {
 }
 
 /// Word that fills a tagged sector: 24 bits of the write's number and 32 of the sector's, seven
-/// bits in each byte, with the top bit of the byte set. Whether two contents differ at an offset
-/// then depends neither on the offset nor on the number of bytes that represent a sector: each byte
-/// is zero, belongs to a part, or belongs to a whole sector.
+/// bits in each byte, with the top bit of the byte set. Each byte of a sector shows by its value
+/// whether it is zero, belongs to a write of a part (1 to 127) or belongs to a write of the whole
+/// sector. The comparison of two contents therefore gives the same result at every offset and for
+/// every number of bytes that represents a sector.
 #[must_use]
 pub fn tag(write: WriteId, sector: u64) -> [u8; 8] {
     let mut rest = u64::from(write.0) << 32 | (sector & 0xffff_ffff);
@@ -162,7 +165,8 @@ pub fn tag(write: WriteId, sector: u64) -> [u8; 8] {
     word
 }
 
-/// Number of the write and of the sector that a tag word encodes; `None` if it is no tag word.
+/// Number of the write and number of the sector that a tag word encodes; `None` if `word` is no tag
+/// word.
 pub(super) fn untag(word: [u8; 8]) -> Option<(u64, u64)> {
     let set = word.iter().all(|byte| byte & 0x80 != 0);
     let bits = word.iter().rev().fold(0, |bits, byte| bits << 7 | u64::from(byte & 0x7f));
@@ -245,10 +249,10 @@ impl Cell {
         }
     }
 
-    /// Possible contents of version `index` of the sector, a write of a part of it (`patch`). The
-    /// rest of the sector has the content of the version before. If that version failed, or a power
-    /// cut may have lost it, the rest may also have the content of the version before that one, and
-    /// so on down to one that is certainly stored.
+    /// Possible contents of the sector after version `index`, a write of a part of the sector
+    /// (`patch`). The rest of the sector has the content of the version before. If this earlier
+    /// version failed, or a power cut may have lost it, the rest may also have the content of the
+    /// next older version, and so on down to a version that is certainly stored.
     pub(super) fn patched(
         &self,
         index: usize,
@@ -265,7 +269,7 @@ impl Cell {
                     contents.push(content);
                 }
             }
-            // A cut version that was read since is stored.
+            // A version that a read has returned since the cut was not lost.
             let was_lost = version.cut && number > self.read_floor;
             if !version.failed && !was_lost {
                 break;
@@ -301,8 +305,9 @@ impl Cell {
         self.drained = covered.map(|(number, _)| *number).fold(self.drained, u64::max);
     }
 
-    /// Counts every acknowledged version that is not durable as not acknowledged, because a power
-    /// cut may have lost it, and every failed one as one that the cut interrupted.
+    /// Records a power cut. Every acknowledged version that is not durable counts as not
+    /// acknowledged, because the cut may have lost it. Failed versions no longer count as failed,
+    /// but as versions that the cut may have lost.
     pub(super) fn take_back(&mut self) {
         self.drained = 0;
         let kept = self.take_back_but_drained();
@@ -313,8 +318,8 @@ impl Cell {
     }
 
     /// Counts every acknowledged version that is neither durable nor stored by a drain of the
-    /// write-back cache as not acknowledged. Returns the newest version that is certainly kept;
-    /// newer ones may be.
+    /// write-back cache as not acknowledged. Returns the number of the newest version that is
+    /// certainly kept; newer versions may be kept or lost.
     pub(super) fn take_back_but_drained(&mut self) -> u64 {
         let kept = self.durable_floor.max(self.drained);
         self.read_floor = kept;
@@ -333,9 +338,9 @@ impl Cell {
         kept
     }
 
-    /// The newest version from `floor` on that matches `bytes` at `offset` of the sector. Where
-    /// parts were in flight together, any mixture matches in which all versions acknowledged up to
-    /// `acknowledged` have taken effect.
+    /// The newest version from `floor` on that matches `bytes` at `offset` of the sector. If writes
+    /// of parts were in flight together, every mixture matches in which all versions acknowledged
+    /// up to the count `acknowledged` have taken effect.
     pub(super) fn find(
         &self,
         (floor, acknowledged): (u64, u64),
@@ -360,9 +365,10 @@ impl Cell {
         Some((self.last(), why))
     }
 
-    /// Records that a read returned this version and that no other matches. `issued` is the count
-    /// of reads when the read was issued, `now` the count when it returned. Returns an error if the
-    /// version had failed, was seen, and had disappeared before.
+    /// Records that a read returned this version and no other version matches. `issued` is the
+    /// count of reads when the read was issued, `now` the count when it returned. Returns an error
+    /// if the version failed, was returned by an earlier read, and had disappeared before this read
+    /// was issued.
     pub(super) fn saw(&mut self, number: u64, issued: u64, now: u64) -> Result<(), WriteId> {
         let index = (number - self.first) as usize;
         let version = &mut self.versions[index];
@@ -383,7 +389,7 @@ impl Cell {
     }
 
     /// Allows failed versions to disappear although a read has returned them: reads may again
-    /// return the last version that did not fail before such a version.
+    /// return the last version before them that did not fail.
     pub(super) fn forget_failed(&mut self) {
         let seen = self.versions.iter().take((self.read_floor + 1 - self.first) as usize);
         let failed = seen.rev().take_while(|version| version.failed).count() as u64;
@@ -391,9 +397,9 @@ impl Cell {
     }
 
     /// Reason why `bytes` may be content of the sector after writes of parts were in flight
-    /// together: each version, in order, takes effect as a whole or not at all, and versions
-    /// acknowledged up to the count `acknowledged` do take effect. `None` if no combination gives
-    /// `bytes`.
+    /// together; `None` if no combination of the versions gives `bytes`. Each version, in order,
+    /// takes effect as a whole or not at all; versions acknowledged up to the count `acknowledged`
+    /// do take effect.
     pub(super) fn mixes(
         &self,
         acknowledged: u64,
@@ -446,8 +452,9 @@ impl Cell {
         states.iter().any(|state| state == bytes).then_some(Why::Mixed)
     }
 
-    /// The newest version that matches `bytes` except for one of `errors` (XOR). Writes of parts of
-    /// the sector may have replaced some of the wrong bytes.
+    /// The newest version from `floor` on that differs from `bytes` by one of `errors` (XOR). If
+    /// parts of the sector were written, some bytes may be right, because such a write may have
+    /// replaced them.
     pub(super) fn find_off(
         &self,
         floor: u64,
@@ -470,8 +477,8 @@ impl Cell {
         matching.last().map(|(number, _)| number)
     }
 
-    /// Whether no version of the sector is in flight and none can be undone, so that the content
-    /// that a read returned may become the only one.
+    /// Whether no version of the sector is in flight and no version can be undone. The content that
+    /// a read returned may then become the only version.
     pub(super) fn is_quiet(&self) -> bool {
         self.volatile.is_empty()
             && self.last() <= self.read_floor
@@ -531,8 +538,9 @@ pub(super) fn explain(
         Some((write, of)) => format!("write {write} at sector {of}"),
         None => format!("a mixture that begins with {:02x?}", &found[..found.len().min(8)]),
     };
-    // Versions that no read may return are kept for a while. A version dropped since is recognized
-    // by its tag, and the first one, before any write, by its zeros.
+    // `older` is set if a version that is still kept matches, although reads may no longer return
+    // it. A version that was dropped is recognized by its tag; the initial content, before any
+    // write, by its zeros.
     let older =
         older.map(|number| u64::from(cell.versions[(number - cell.first) as usize].write.0));
     let first = u64::from(cell.versions.front().expect("a cell is never empty").write.0);

@@ -16,17 +16,17 @@
 //! version. The content is complete, belongs to this address, and was written (I2). After a power
 //! cut a read may return any version from the durable floor on (I1, P1, P4); all later reads must
 //! then return the content that the first read found (I3). A write that failed, or that a
-//! disconnected client left, may become visible. Where members lack space it may also disappear
-//! again, but only once: it never comes back (I3).
+//! disconnected client left behind, may become visible. If members lack space, such a write may
+//! also disappear again, but only once: it never comes back (I3).
 //!
-//! A crash of the process also ends writes halfway. A read may have returned such a write from the
-//! one copy of a mirror that had it, and may return the older content of another copy afterwards:
-//! an unacknowledged write is not promised to survive (P2).
+//! A crash of the process also ends writes halfway. If only one copy of a mirror has such a write,
+//! a read may have returned it from this copy, and a later read may return the older content of
+//! another copy: an unacknowledged write is not promised to survive (P2).
 //!
-//! The write hole is predicted, not forgiven. Only where members disagree after a cut and the
-//! sector's own member is missing may a read return the result of reconstructing the sector from
-//! the other members, and nothing else ([`crate::suspects`]). Such reads are counted: if none of
-//! them ever returns wrong content, the test of the prediction tests nothing.
+//! The model predicts the damage of the write hole and allows no other. If members disagree after a
+//! cut and the sector's own member is missing, a read may return the content that is reconstructed
+//! from the other members, which the model computes ([`crate::suspects`]). Such reads are counted,
+//! because runs in which none of them returns wrong content do not test the prediction.
 //!
 //! [`PayloadMode`] decides how many bytes represent a sector. Without payload no content is kept,
 //! and reads may return anything.
@@ -55,10 +55,10 @@ pub struct WriteId(pub u32);
 /// Content that a write stores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Payload {
-    /// This byte, repeated.
+    /// Bytes of this value.
     Fill(u8),
-    /// Tags: in a whole sector, every 8-byte word has the write's number and the sector's address.
-    /// In a part of a sector, every byte depends on both and on its own offset.
+    /// Tags: in a whole sector, every 8-byte word has the write's number and the sector's number.
+    /// In a part of a sector, every byte depends on both numbers and on its own offset.
     Tags,
     /// Nothing but zeros.
     Zeros,
@@ -72,8 +72,8 @@ pub struct Model {
     /// Ranges of acknowledged writes that are not durable, each with the value of `acknowledged`
     /// after its acknowledgement.
     unflushed: VecDeque<(u64, ByteRange)>,
-    /// Value of `acknowledged` up to which a drain of the write-back cache has stored all writes on
-    /// members.
+    /// Count of acknowledgements up to which a drain of the write-back cache has stored all writes
+    /// on members.
     drained: u64,
     writes: BTreeMap<WriteId, Issued>,
     writes_issued: u32,
@@ -105,8 +105,8 @@ pub enum Why {
     Written,
     /// Several clients wrote parts of the content, and the parts were in flight together.
     Mixed,
-    /// Variant of `Mixed` that was compared byte for byte, because there were too many parts to try
-    /// all combinations.
+    /// The content is `Mixed`, but was compared byte for byte, because there were too many parts to
+    /// try all combinations.
     MixedBytes,
     /// The content may have been reconstructed from members that disagreed.
     Reconstructed,
@@ -116,8 +116,8 @@ pub enum Why {
 #[derive(Clone, Copy, Debug)]
 pub struct Reconstructed(u64);
 
-/// Number of writes that were acknowledged when a flush was received, which the flush therefore
-/// covers.
+/// Number of writes that were acknowledged when a flush was received. The flush covers these
+/// writes.
 #[derive(Clone, Copy, Debug)]
 pub struct FlushMark(u64);
 
@@ -177,8 +177,8 @@ impl Model {
         let cells = self.cells.all_of(sectors(range), Cell::new);
         for ((_, offset, len), (sector, cell)) in pieces(range).zip(cells) {
             if len < 512 {
-                // Parts that overlap take effect in order of issue; parts that do not may take
-                // effect in any.
+                // Parts that overlap take effect in order of issue; disjoint parts may take effect
+                // in any order.
                 let apart = cell.from(cell.read_floor + 1).any(|(_, version)| {
                     let other = version.patch.as_ref().map_or((0, 512), |p| (p.offset, p.len));
                     !version.failed && (other.0 + other.1 <= offset || offset + len <= other.0)
@@ -226,7 +226,7 @@ impl Model {
             {
                 version.acknowledged = Some(self.acknowledged);
             }
-            // This version of the whole sector was written after all others.
+            // This version covers the whole sector and follows all other versions.
             if cell.mixed && number == cell.last() && !cell.is_patch(number) {
                 (cell.mixed, cell.unmixed_by) = (false, number);
             }
@@ -241,7 +241,7 @@ impl Model {
         }
     }
 
-    /// Records that a write failed: from now on it may or may not have happened.
+    /// Records that a write failed: its data may or may not have been stored.
     pub fn write_failed(&mut self, write: WriteId) {
         if self.payload == PayloadMode::None {
             return;
@@ -254,15 +254,15 @@ impl Model {
         }
     }
 
-    /// Records that a copy of a mirror is lost while another copy misses writes that failed for
-    /// lack of space. If reads have returned the content of such a write, it may be lost with the
-    /// copy; acknowledged content is on both copies.
+    /// Records that a copy of a mirror is lost while another copy lacks writes that failed for lack
+    /// of space. Content of such a write may be lost with the copy, even if reads have returned it;
+    /// acknowledged content is on both copies.
     pub fn copy_lost(&mut self) {
         self.cells.values_mut().for_each(Cell::forget_failed);
     }
 
     /// Records that a write-back cache holds the range of a write that a disconnected client left
-    /// behind. It may write the range to members at any time until a flush.
+    /// behind. The cache may write the range to members at any time until a flush.
     pub fn left_in_cache(&mut self, range: ByteRange) {
         self.acknowledged += 1;
         self.unflushed.push_back((self.acknowledged, range));
@@ -370,7 +370,7 @@ impl Model {
             let errors = errors(sector);
             let unsure = !errors.is_empty()
                 || cell.from(*floor).any(|(_, version)| version.reconstructed > 0);
-            // The sector may have been read from its member before that member failed.
+            // The sector may have been read from its own member before this member failed.
             let late = cell.reconstructed > mark.reconstructed;
             excuses.read += 1;
             excuses.read_unsure += u64::from(unsure);
@@ -415,8 +415,8 @@ impl Model {
 
     /// Settles a sector after a power cut: the content that a read returned is its only content
     /// from now on (I3). Later writes that are not durable stay possible. If the sector was
-    /// reconstructed since the read was issued, the read may have used its member before that
-    /// member failed, so all earlier contents stay possible too.
+    /// reconstructed since the read was issued, the read may have used the sector's own member
+    /// before it failed, so all earlier contents stay possible too.
     pub fn settle(&mut self, sector: u64, bytes: &[u8], issued: Reconstructed) {
         if let Some(cell) = self.cells.get_mut(sector)
             && cell.volatile.is_empty()
@@ -443,18 +443,18 @@ impl Model {
     }
 
     /// Records a process crash while the power stays on: no request is outstanding afterwards;
-    /// acknowledged writes are kept, and are as durable as before. Other writes may be lost, also
-    /// if a read returned their content.
+    /// acknowledged writes are kept, and are as durable as before. Other writes may be lost, even
+    /// if a read has returned their content.
     pub fn process_died(&mut self) {
         let outstanding: Vec<WriteId> = self.writes.keys().copied().collect();
         outstanding.into_iter().for_each(|write| self.write_failed(write));
-        // The read floor may be at a write that a read returned before it was acknowledged.
+        // The read floor may be at an unacknowledged write that a read has returned.
         self.cells.values_mut().for_each(Cell::forget_failed);
         self.reads_outstanding = 0;
     }
 
     /// Records the crash of a process with a write-back cache while the power stays on. Writes that
-    /// neither a flush nor a drain covered may be lost, and are not durable. Writes that a drain
+    /// neither a flush nor a drain covered are not durable and may be lost. Writes that a drain
     /// covered are kept, and are as durable as before.
     pub fn process_died_with_cache(&mut self) {
         self.process_died();
@@ -489,7 +489,8 @@ impl Model {
         self.unflushed.iter().map(|(_, range)| *range)
     }
 
-    /// Reason why a read that is issued now may return this content; `None` if it may not.
+    /// Reason why a read that is issued now may return this content; `None` if it must not return
+    /// it.
     #[must_use]
     pub fn why_now(&self, sector: u64, bytes: &[u8]) -> Option<Why> {
         match self.cells.get(sector) {

@@ -86,7 +86,7 @@ fn a_crash_takes_no_acknowledged_write() {
     assert!(read(&mut model, SECTOR, &[0; 512]).is_err());
 }
 
-/// A member returns data and then fails before the whole read is answered, and reconstruction from
+/// A member returns its part of a read and fails before the read is answered. Reconstruction from
 /// then on gives other content. Found by faults-and-cuts, seeds 2000116, 2001438 and 2001915.
 #[test]
 fn a_read_that_saw_a_member_that_failed_since_does_not_settle_what_is_reconstructed() {
@@ -242,8 +242,8 @@ fn part_of_a_sector_may_stand_on_what_was_there_before_a_cut() {
     }
 }
 
-/// Two writes of the whole sector fail, in either order, under a write of a part of it. Found by
-/// the profile `beyond-powered`, seed 10939.
+/// A write of a part of a sector follows two writes of the whole sector, which fail in either
+/// order. Found by the profile `beyond-powered`, seed 10939.
 #[test]
 fn part_of_a_sector_may_stand_on_what_was_there_before_two_failures_in_any_order() {
     for first in [0, 1] {

@@ -2,13 +2,13 @@
 //! may return.
 //!
 //! A power cut, a process crash or a write that a member refuses can leave data and parity from
-//! different times (the write hole). While every member can be read, nothing of this is visible.
-//! Content that is reconstructed in such a column is wrong, but not arbitrary: it follows from the
-//! parity relation and the content of the members:
+//! different times (the write hole). While every member can be read, reads do not show the
+//! disagreement. Content that is reconstructed in such a column is wrong, but not arbitrary: it
+//! follows from the parity relation and the content of the members:
 //!
 //! ```text
-//!   data      D₀ D₁ D₂     as on the members; each some version that was written
-//!   parity    P  Q         each of some choice of versions, not of one and the same
+//!   data D₀ D₁ D₂ as on the members; each is some version that was written
+//!   parity P Q each is computed from some choice of versions, not always the same one
 //!   syndrome  P ⊕ D₀⊕D₁⊕D₂,  Q ⊕ g⁰D₀⊕g¹D₁⊕g²D₂
 //!   D₁ lost   reads as D₁ ⊕ error, where the error solves the syndrome
 //! ```
@@ -54,11 +54,11 @@ struct Suspect {
     syndromes: BTreeSet<Syndrome>,
     /// For a mirror: slot of the copy that is read; `None` for other levels.
     preferred: Option<u16>,
-    /// Whether a member refused a write: the members of the column are compared each time no write
-    /// to it is outstanding.
+    /// Whether a member refused a write to the column. The members of an open column are compared
+    /// each time no write to the column is outstanding.
     open: bool,
-    /// Whether the members of the column agree at present, but a power cut may bring back content
-    /// with which they disagree.
+    /// Whether the members of the column agree at present, but would disagree if a power cut
+    /// brought back older content.
     dormant: bool,
 }
 
@@ -82,8 +82,7 @@ fn xor(a: &[u8], b: &[u8]) -> Vec<u8> {
 }
 
 impl Suspects {
-    /// Numbers of all columns that are recorded, including those in which members agree again for
-    /// now.
+    /// Numbers of all recorded columns, including dormant ones, in which members agree at present.
     pub fn columns(&self) -> impl Iterator<Item = u64> {
         self.columns.keys().copied()
     }
@@ -161,8 +160,8 @@ impl Suspects {
         suspect.map_or_else(Vec::new, |suspect| suspect.lost.iter().copied().map(Slot).collect())
     }
 
-    /// Records that the members of a column agree. If this is not yet `durable`, a power cut may
-    /// undo it, and the column is kept as dormant.
+    /// Records that the members of a column agree. If their content is not yet `durable`, a power
+    /// cut may undo the agreement, and the column is kept as dormant.
     pub fn clear(&mut self, column: u64, durable: bool) {
         if durable {
             self.columns.remove(&column);
@@ -177,8 +176,8 @@ impl Suspects {
         std::mem::take(self)
     }
 
-    /// Adds the slots and syndromes that `before` has for a column, because a power cut may still
-    /// undo the column's present content.
+    /// Adds the lost slots and syndromes that `before` has for a column, because a power cut may
+    /// still undo the column's present content.
     pub fn remember(&mut self, before: &Self, column: u64) {
         let Some(old) = before.columns.get(&column) else { return };
         match self.columns.get_mut(&column) {
@@ -224,9 +223,9 @@ impl Suspects {
         errors.into_iter().collect()
     }
 
-    /// Whether each parity that is present, P or Q, is that of some choice of versions, or differs
-    /// from it by a syndrome that is already known. With several results, the first `No` is
-    /// returned, otherwise `TooMany` if there is one.
+    /// Whether each parity that is present, P or Q, follows from some choice of versions, or
+    /// differs from such a parity by a known syndrome. `No` if one of them is not explained;
+    /// otherwise `TooMany` if one of them has too many choices to try.
     #[must_use]
     pub fn explains(
         &self,
@@ -243,7 +242,8 @@ impl Suspects {
             let sector = array.array_sector(slot, column).expect("the slot holds data");
             let (written, mixed) = model.choices(sector);
             let mut contents = written.clone();
-            // Lost content may have been reconstructed wrongly, and parity computed from it.
+            // Content of a lost slot may have been reconstructed wrongly, and parity computed from
+            // the result.
             for error in self.errors(array, column, slot) {
                 contents.extend(written.iter().map(|it| xor(it, &error)));
             }
@@ -269,8 +269,9 @@ impl Suspects {
     }
 }
 
-/// Whether a parity follows from one content out of each of `sets`, or differs from such a parity
-/// by one of `residues`. With `by_byte`, each byte may come from another content.
+/// Whether a parity follows from one content of each of the `sets`, or differs from such a parity
+/// by one of `residues`. With `by_byte`, each byte of a content may be taken from any content of
+/// its set.
 fn is_chosen(
     found: &[u8],
     sets: &[(u8, Vec<Vec<u8>>)],
@@ -346,8 +347,8 @@ mod tests {
         strips
     }
 
-    /// Whichever slots are lost, their reconstruction is their content, or differs from it by an
-    /// error.
+    /// For every set of lost slots, each reconstructed value is the content of its slot, or differs
+    /// from it by a listed error.
     #[test]
     fn errors_are_those_that_reconstruction_makes() {
         let mut rng = Rng::new(7);
@@ -380,8 +381,8 @@ mod tests {
         assert!(wrong > 40 && wrong == compared, "{wrong} of {compared}");
     }
 
-    /// If a slot is reconstructed from P, wrongly, and the result is stored, then Q is wrong. The
-    /// next slot that is lost has the errors that follow from this Q.
+    /// A slot is reconstructed wrongly from P and the result is stored, which makes Q wrong. The
+    /// slots that are lost next have the errors that follow from this Q.
     #[test]
     fn errors_that_stay_make_others() {
         let (array, strips) = torn(Level::Raid6, 6, &mut Rng::new(8));

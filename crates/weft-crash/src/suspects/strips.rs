@@ -1,4 +1,5 @@
-//! Strips of one column: the values that reconstruction may give, and the syndromes.
+//! Content of one column, the values that reconstruction may give for its missing slots, and its
+//! syndromes.
 
 use std::collections::BTreeSet;
 
@@ -33,8 +34,8 @@ pub struct Strips {
 pub struct Outcome {
     /// All values that may be reconstructed for slots that hold data and have no member.
     pub values: Vec<(Slot, Vec<u8>)>,
-    /// Syndromes that are left once each slot in `values` has one of its values; none of them is
-    /// zero.
+    /// Nonzero syndromes that the column may have after each slot in `values` was given one of its
+    /// values.
     pub syndromes: BTreeSet<Syndrome>,
 }
 
@@ -53,7 +54,7 @@ impl Syndrome {
         zero(&self.p) && zero(&self.q)
     }
 
-    /// Syndrome that is left when the data of a slot, given by its exponent, is wrong by `error`.
+    /// Syndrome after `error` is added (XOR) to the data of a slot, which is given by its exponent.
     pub(super) fn after(&self, exponent: u8, error: &[u8]) -> Self {
         let mut after = self.clone();
         after.take_away(exponent, error);
@@ -67,14 +68,16 @@ impl Syndrome {
         }
     }
 
-    /// Error of a slot that is reconstructed from Q.
+    /// Error that this syndrome causes in a slot, given by its exponent, that is reconstructed from
+    /// Q.
     pub(super) fn by_q(&self, exponent: u8) -> Vec<u8> {
         let mut error = vec![0; self.q.len()];
         Parity::detect().recover_data_from_q(&[], &self.q, exponent, &mut error);
         error
     }
 
-    /// Errors of two slots, given by their exponents, that are reconstructed together from P and Q.
+    /// Errors that this syndrome causes in two slots, given by their exponents, that are
+    /// reconstructed together from P and Q.
     pub(super) fn of_two(&self, a: u8, b: u8) -> (Vec<u8>, Vec<u8>) {
         let (mut of_a, mut of_b) = (vec![0; self.p.len()], vec![0; self.p.len()]);
         Parity::detect().recover_two(&[], &self.p, &self.q, a, b, &mut of_a, &mut of_b);
@@ -166,9 +169,9 @@ pub(super) fn data_slots(placement: &Placement, members: u16) -> Vec<Slot> {
     (0..members).map(Slot).filter(|slot| placement.data_index(*slot).is_some()).collect()
 }
 
-/// Returns the given syndromes, and those that may result when one parity is rewritten, or when the
-/// data of one slot is reconstructed and rewritten. Without a Q, only the given ones are returned;
-/// with a Q, syndromes of zero are left out.
+/// Returns the given syndromes and all syndromes that may result when one parity, or the
+/// reconstructed data of one slot, is rewritten. Without a Q, only the given syndromes are
+/// returned; with a Q, syndromes of zero are left out.
 pub(super) fn closure(
     placement: &Placement,
     members: u16,
