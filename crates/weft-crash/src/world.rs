@@ -1,8 +1,8 @@
 //! World: an engine with simulated disks, memory, clients, clock and checkers.
 //!
-//! A [`World`] does what a driver must: it owns the slab, submits member requests, computes,
-//! honours credit, and repeats requests that the engine answers with a stall. The clock moves only
-//! when a method says so. `world/driver.rs` chooses the next event. A clone of a world continues
+//! A [`World`] takes the place of a driver: it owns the slab, submits member requests, computes,
+//! honours credit, and repeats requests that the engine answers with a stall. Only methods that say
+//! so advance the clock. `world/driver.rs` chooses the next event. A clone of a world continues
 //! independently.
 //!
 //! Every restart takes the path of a real one: superblocks are read from the media, parsed and
@@ -126,14 +126,15 @@ pub struct World {
     pub disks: Vec<Disk>,
     disk_of: Vec<usize>,
     pub(crate) engine: Option<Engine>,
-    /// Whether the engine has received an input since it last ran.
+    /// Whether the engine has to run, because it has received an input since it last ran or was
+    /// just started.
     pub(crate) plugged: bool,
     memory: Memory,
     service: Service,
     pub(crate) pending: BTreeMap<Token, Pending>,
     issued: BTreeMap<Ticket, Issued>,
-    /// Volume and range of the unanswered writes that disconnected clients left behind, until the
-    /// engine ends.
+    /// Volume and range of each unanswered write that a disconnected client left behind, kept until
+    /// the engine ends.
     pub(crate) orphans: Vec<(VolumeId, ByteRange)>,
     commands: BTreeSet<Ticket>,
     /// Unanswered commands that drain the write-back cache, each with its volume and a mark of the
@@ -148,23 +149,23 @@ pub struct World {
     answers: BTreeMap<Ticket, Answer>,
     answered: u64,
     next_tag: u64,
-    /// Columns of which verification reads all data sectors, also those that no client wrote.
+    /// Columns in which verification reads all data sectors, including those that no client wrote.
     watched_columns: WatchedColumns,
     /// Columns in which members disagree or may disagree; see [`crate::suspects`].
     pub(crate) suspects: Suspects,
-    /// Whether members may disagree because of a power cut or a process crash, and their columns
-    /// were not compared (measured) since.
+    /// Whether members may disagree because of a power cut or a process crash after which their
+    /// columns have not been compared (measured) yet.
     measure_due: bool,
     /// Members that were being rebuilt when the engine started, by slot: number of the disk, and
     /// the data sector up to which it is read.
     half_rebuilt: BTreeMap<u16, (usize, u64)>,
     served: Served,
-    /// Data sectors that hold no valid data, by disk: those of the logs of bad blocks when the
-    /// engine started, and those that it recorded since.
+    /// Data sectors without valid data, by disk: those listed in the bad-block logs when the engine
+    /// started, and those that the engine has added since.
     bad: BTreeSet<(usize, u64)>,
     /// Whether copies of a mirror may differ because a member lacked space.
     lacked_space: bool,
-    /// Model of what clients may read.
+    /// Model of the values that clients may read.
     pub model: Model,
     /// The bare volume beside the array, if there is one.
     bare: Option<Bare>,
@@ -184,8 +185,8 @@ pub struct World {
     pub(crate) failure: Option<Violation>,
     /// Whether the power was cut or the process crashed at any time.
     interrupted: bool,
-    /// Whether the run was interrupted by a crash, or by a power cut other than the one that
-    /// follows a stop.
+    /// Whether the run was interrupted by a process crash, or by a power cut of a running engine.
+    /// The power cut that follows a stop does not count.
     pub(crate) was_cut: bool,
     /// Notices of the engine, each with its time.
     pub notices: Vec<(Time, Notice)>,
@@ -195,10 +196,10 @@ pub struct World {
     pub digest: Digest,
     /// Counts of power cuts by their circumstances, and of related events.
     pub coverage: Coverage,
-    /// Runs of pages that the write-back caches of engines which are gone wrote only in part.
+    /// Runs of pages that the write-back caches of earlier engines wrote only in part.
     partly_written: PartlyWritten,
-    /// Counts of reads with content that was accepted although clients' writes alone do not explain
-    /// it (excuses). The checkers count their own.
+    /// Excuses of reads: counts of contents read that were accepted although the writes of clients
+    /// alone do not explain them. The excuses of checkers are in `checkers`.
     excuses: Excuses,
     /// Number of member requests and computations that completed.
     pub(crate) completed: u64,
@@ -221,7 +222,7 @@ impl World {
         let mut data_offset: Vec<Sectors> = supers.iter().map(Superblock::data_offset).collect();
         let bare = (options.disks_beside() > 0).then(|| {
             disks.extend(bare::new_disks(&options, count));
-            // None of their sectors belongs to the array.
+            // No sector of these disks belongs to the array.
             data_offset.resize(disks.len(), Sectors(1 << 60));
             let model = Model::new(options.payload);
             Bare { disks: (count, disks.len()), model, answered: 0 }
@@ -339,8 +340,7 @@ impl World {
         self.allow_waits();
         let engine = Engine::new(config, self.now);
         self.engine = Some(engine.unwrap_or_else(|error| panic!("{error}")));
-        // The engine may have to act on the state of its members, so it runs although it got no
-        // input.
+        // The engine runs without an input, because it may have to act on the state of its members.
         self.plugged = true;
         self.settle();
         Ok(())
@@ -401,7 +401,8 @@ impl World {
         Logs::read(superblock, state.size(), |sector, len| read_media(state, sector, len))
     }
 
-    /// Reads the records of superblocks again, after some were written or became unreadable.
+    /// Reads the superblocks into `record` and `written` again, after some were written or became
+    /// unreadable.
     pub(crate) fn read_record(&mut self) {
         let (first, end) = self.beside();
         let record = self.record.read_again(&self.disks, self.options.version);
@@ -413,8 +414,8 @@ impl World {
         self.written.iter_mut().for_each(|record| record.leave_out(first..end));
     }
 
-    /// Number of disks with a superblock that cannot be read now, without disks that are gone or
-    /// cut short.
+    /// Number of disks with a superblock that cannot be read now. Disks that are gone or that
+    /// shrank do not count.
     fn unreadable_superblocks(&self) -> u64 {
         let unreadable = |disk: &usize| {
             let at = self.options.version.position(self.disks[*disk].size());
@@ -426,16 +427,16 @@ impl World {
         (0..self.disks.len()).filter(unreadable).count() as u64
     }
 
-    /// Disks with a superblock that a power cut tore and that was not written since.
+    /// Disks with a superblock that a power cut tore and that was not rewritten since.
     #[must_use]
     pub fn torn_out(&self) -> BTreeSet<usize> {
         let none = |disk: &&usize| self.record.of(**disk).is_none();
         self.torn.iter().filter(none).copied().collect()
     }
 
-    /// Whether a refusal to assemble would break a promise. A refusal is allowed if the array has
-    /// too few members without those of which the superblock was whole when the last engine ended
-    /// and is torn or unreadable now.
+    /// Whether a refusal to assemble would break a promise. A refusal is allowed if superblocks
+    /// that were whole when the last engine ended are torn or unreadable now, and the other members
+    /// do not suffice for the array.
     #[must_use]
     pub fn must_assemble(&self) -> bool {
         let whole = |disk: usize| self.candidate(disk).superblock.is_ok();
@@ -443,7 +444,8 @@ impl World {
             |disk: &usize| !self.disks[*disk].faults.gone && self.record_before.of(*disk).is_some();
         let spoiled = (0..self.disks.len()).filter(had).any(|disk| !whole(disk))
             || self.unreadable_superblocks() > 0;
-        // The torn or unreadable superblocks may have recorded later events.
+        // The torn or unreadable superblocks may have recorded later events, so only members that
+        // both records count as in sync are left.
         let still = |disk: &usize| {
             let faults = &self.disks[*disk].faults;
             let there = !faults.gone && faults.ends_at.is_none();
@@ -502,7 +504,7 @@ impl World {
         self.engine.as_mut()
     }
 
-    /// The first violation that was found and counts; `None` if there is none.
+    /// The first violation of a checker that counts; `None` if there is none.
     #[must_use]
     pub fn failure(&self) -> Option<&Violation> {
         self.failure.as_ref()
@@ -522,7 +524,7 @@ impl World {
         // Acknowledged data may be on members that are missing or no longer counted as in sync.
         let lost = ["I1 ", "I3 ", "I4 ", "I5 ", "I6 ", "I7 ", "I8 ", "I20", "I2 "];
         let lost = match (self.options.data_promised, self.interrupted) {
-            // Nothing is known of data where disks lie about flushes.
+            // If disks lie about flushes, no content of the array can be predicted.
             (false, _) if self.options.disks_lie => &lost[..],
             (false, true) => &lost[..8],
             (true, _) | (false, false) => &[],
@@ -537,8 +539,8 @@ impl World {
         self.suspects.columns().filter(|column| self.suspects.contains(*column)).collect()
     }
 
-    /// Numbers of excuses: checks that accepted content which the writes of clients alone do not
-    /// explain. All are 0 if disks lie, because checks of data do not count then.
+    /// Counts of excuses: checks that accepted content which the writes of clients alone do not
+    /// explain. All counts are 0 if disks lie, because checks of data do not count then.
     #[must_use]
     pub fn excuses(&self) -> Excuses {
         let mut excuses = self.checkers.excuses;
@@ -557,7 +559,8 @@ impl World {
 fn bad_sectors(assembly: &Assembly) -> BTreeSet<(usize, u64)> {
     let mut bad = BTreeSet::new();
     for member in assembly.slots.iter().filter_map(SlotState::member) {
-        // A member that was cut short counts by its end.
+        // The lost end of a member that shrank is not listed here; the member's end (`cut_at`)
+        // tells of it.
         let logged = member.logs.bad_blocks.iter().flatten();
         for range in logged.flat_map(|it| it.ranges()) {
             let disk = member.info.index.index();

@@ -6,7 +6,8 @@ use std::sync::Arc;
 /// Sectors of a page.
 pub(super) const PAGE_SECTORS: u64 = 8;
 
-/// Durable content: sparse, zero where nothing was written, cheap to copy.
+/// Durable content of a disk. Storage is sparse: a page that was never written reads as zeros. A
+/// clone shares its pages.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Media {
     /// Pages of eight sectors each, by page number. All sectors of a page are stored with the same

@@ -2,12 +2,11 @@
 //!
 //! A request begins with [`Disk::submit`], which copies the payload of a write, and ends with
 //! [`Disk::complete`], which returns the result. The driver chooses when and in which order
-//! requests complete. Until then it is undecided how much of a write is on the media: a power cut
-//! may store any part of it.
+//! requests complete. Until a write completes, any part of it may reach the media in a power cut.
 //!
 //! - A write is stored in the cache when it completes, or on the media with FUA.
-//! - A flush makes durable what had completed when the flush was submitted.
-//! - A metadata write does both (`PREFLUSH | FUA`).
+//! - A flush makes all writes durable that had completed when the flush was submitted.
+//! - A metadata write flushes first and is durable when it completes (`PREFLUSH | FUA`).
 //! - A disk without a volatile cache stores every write on the media.
 //! - A logical block is atomic; a longer write is not, except for the superblocks of a disk with
 //!   [`Disk::whole_superblocks`].
@@ -36,7 +35,8 @@ pub use volatile_cache::{Sector, Version, VolatileCache};
 pub struct Disk {
     size: Sectors,
     logical_block: u32,
-    /// Sectors that hold payload, and how it is represented. All other sectors have 512 bytes.
+    /// Sectors that hold payload, and the representation of payload. All other sectors have 512
+    /// bytes.
     payload: (Range<u64>, PayloadMode),
     stable: Media,
     cache: VolatileCache,
@@ -45,12 +45,11 @@ pub struct Disk {
     sequence: u64,
     /// Number of operations submitted so far, by which [`Faults::schedule`] plans faults.
     operations: u64,
-    /// Random numbers that choose what remains of a write that fails.
+    /// Random numbers that choose the part of a failed write that is stored.
     chance: Rng,
     /// Present and planned faults of this disk.
     pub faults: Faults,
-    /// Whether the disk has no volatile cache, so that every write is durable when it completes and
-    /// nothing is left for a flush.
+    /// Whether the disk has no volatile cache, so that every write is durable when it completes.
     pub write_through: bool,
     /// Whether a power cut stores an outstanding superblock as a whole or not at all, however many
     /// logical blocks it has.
@@ -84,7 +83,8 @@ pub enum DiskOp {
         bytes: Vec<u8>,
         /// Whether the data is durable when the write completes.
         fua: bool,
-        /// Whether all writes that completed before become durable first.
+        /// Whether the write flushes first: all writes that completed before its submission become
+        /// durable.
         preflush: bool,
     },
 }
@@ -123,7 +123,7 @@ pub struct IoErrors {
     pub superblocks: u64,
     /// Writes of data without FUA that failed.
     pub writes: u64,
-    /// Failed writes, or aborted ones, of which some sectors were stored.
+    /// Failed or aborted writes that stored at least one sector.
     pub landed: u64,
 }
 
@@ -132,7 +132,8 @@ sums!(IoErrors: flushes, fua_writes, reads, superblocks, writes, landed);
 #[derive(Clone, Debug)]
 struct Outstanding {
     op: DiskOp,
-    /// Value of `Disk::sequence` at submission: the request's flush covers the writes before it.
+    /// Value of `Disk::sequence` at submission. A flush, or the flush of a metadata write, covers
+    /// writes with smaller numbers.
     before: u64,
     number: u64,
 }
@@ -160,7 +161,7 @@ impl Disk {
         }
     }
 
-    /// Sets which sectors hold payload, and how it is represented.
+    /// Sets the sectors that hold payload, and the representation of payload.
     ///
     /// # Panics
     /// Panics if the sectors do not fill whole pages, or if anything was written already.
@@ -173,7 +174,7 @@ impl Disk {
         self
     }
 
-    /// Sets the seed that chooses what remains of a failed write ([`Faults::tears`]).
+    /// Sets the seed that chooses the part of a failed write that is stored ([`Faults::tears`]).
     #[must_use]
     pub fn failing_by_chance(mut self, seed: u64) -> Self {
         self.chance = Rng::new(seed ^ 0xfa11);
@@ -264,7 +265,7 @@ impl Disk {
         result
     }
 
-    /// Aborts a request. A write leaves on the media what a failed write leaves: any part of it if
+    /// Aborts a request. An aborted write is stored like a failed one: any part of it if
     /// [`Faults::tears`] is set for the disk, otherwise nothing.
     pub fn abort(&mut self, token: Token) {
         self.stats.failed += 1;
@@ -367,9 +368,10 @@ impl Disk {
         bytes
     }
 
-    /// Whether a power cut can change the content of any of the `count` sectors from `at` on: one
-    /// has a version in the cache that differs from what is durable, or with content that is not
-    /// represented. The rewrite of an unreadable block is no such version.
+    /// Whether a power cut can change the content of any of the `count` sectors from `at` on,
+    /// because the cache has a version that differs from the durable content, or that has no
+    /// payload to compare. A rewrite of an unreadable block does not count, because it has the
+    /// durable content.
     #[must_use]
     pub fn can_lose(&self, at: u64, count: u64) -> bool {
         self.cache.versions_of(at, count).any(|(sector, versions)| {

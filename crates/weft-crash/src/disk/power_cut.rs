@@ -12,8 +12,8 @@ use crate::crash::{CutMode, CutReport};
 type Piece = (u64, u64, Vec<Sector>);
 
 impl Disk {
-    /// Cuts the power. `mode` and `rng` choose which content that is not durable survives, and
-    /// afterwards nothing is outstanding. Returns what was kept and lost.
+    /// Cuts the power. `mode` and `rng` choose the volatile and outstanding content that survives.
+    /// No request is outstanding afterwards. Returns the sectors that were kept and lost.
     pub fn power_cut(&mut self, mode: CutMode, rng: &mut Rng) -> CutReport {
         let atom = u64::from(self.logical_block) / SECTOR_BYTES;
         let mut report = CutReport::default();
@@ -91,10 +91,10 @@ impl Disk {
     }
 
     /// Sectors that were lost: they read differently than before the cut, and no version of them
-    /// became durable.
+    /// became durable by the flush of an outstanding metadata write.
     ///
-    /// A sector is not lost if the lost write had the same content as before, as the correction of
-    /// a read error has.
+    /// A sector is not lost if the lost write had the content that the sector already had. The
+    /// correction of a read error is such a write.
     pub fn lost_since<'a>(
         &'a self,
         before: &'a Self,
@@ -104,8 +104,8 @@ impl Disk {
         lost.filter(|at| before.peek(*at, 1) != self.peek(*at, 1))
     }
 
-    /// Takes the content of the cache, in pieces of `atom` sectors, which a cut keeps or loses as a
-    /// whole.
+    /// Takes the content of the cache, in runs of up to `atom` sectors of one write, which a cut
+    /// keeps or loses as a whole.
     fn pieces_of_cache(&mut self, atom: u64) -> Vec<Piece> {
         let mut atoms: BTreeMap<(u64, u64), Vec<Sector>> = BTreeMap::new();
         for (sector, versions) in self.cache.take() {
@@ -127,7 +127,7 @@ impl Disk {
         let differs = |place: &usize| torn[*place] != content[*place];
         let first = (0..torn.len()).find(differs).unwrap_or(0);
         let last = (0..torn.len()).rfind(differs).unwrap_or(0);
-        // The tear is usually at the end of a word of the superblock, otherwise anywhere.
+        // The tear is usually at the end of a 4-byte word of the superblock, sometimes at any byte.
         let end = first + rng.index(last - first + 1);
         let end = if rng.percent(80) { end.next_multiple_of(4) } else { end };
         torn[..end].copy_from_slice(&content[..end]);

@@ -1,9 +1,9 @@
 //! Volatile cache of a simulated member: writes that completed and are not yet durable.
 //!
 //! Every write that completed since the last flush is kept as versions of its sectors, oldest
-//! first. After a power cut any or none of them may survive, sector by sector. A flush makes
-//! durable what had completed when the flush was *submitted*, which is all that the block layer
-//! promises.
+//! first. After a power cut each sector may have any of its versions, or its durable content. A
+//! flush makes those writes durable that had completed when the flush was *submitted*; the block
+//! layer promises no more.
 
 use std::collections::BTreeMap;
 

@@ -3,15 +3,14 @@
 //! One engine serves both volumes: they share clients, credit, frames, tags, runs of the engine,
 //! and the write-back cache with its limits. Data of one volume must never appear in the other.
 //!
-//! In its place there may be a second array ([`Options::beside`]), a RAID 1 with members of its own
-//! of which one may fail. As for a bare volume, a separate model watches its data: every read must
-//! return what its clients were promised. The checkers of members' contents, superblocks and
-//! bitmaps watch the first array only. Copies that a crash left different are not read until a
-//! resync has made them equal, because the loss of a member may change the result. A power cut does
-//! not tear superblocks of the second array: a member with a torn one is lost, and if the other
-//! member had failed, its older data would be all that is left, which is beyond the promises. Torn
-//! superblocks are drawn for the first array only, where the world knows when they cost too many
-//! members.
+//! Instead of the bare volume there may be a second array ([`Options::beside`]), a RAID 1 with
+//! members of its own, one of which may fail. As for a bare volume, a separate model checks the
+//! data that clients read. The checkers of members' contents, superblocks and bitmaps watch the
+//! first array only. Copies that a crash left different are not read until a resync has made them
+//! equal, because the loss of a member may change the result of a read. A power cut does not tear
+//! superblocks of the second array: a torn superblock loses its member, and if the other member has
+//! failed before, only its older data is left, for which nothing is promised. Torn superblocks are
+//! drawn for the first array only, where the world knows whether too many members are lost.
 //!
 //! Clients use the sectors between [`FIRST`] and [`END`] of the disk, so the disk has no superblock
 //! at any position where one is searched for. If the disk fails, requests of the volume may fail
@@ -38,13 +37,13 @@ const FIRST: u64 = 8192;
 /// Number of the sector after the last one that clients use.
 const END: u64 = FIRST + 1024;
 
-/// Longest time that a resync of the second array may take, beside one of the first.
+/// Longest time that a resync of the second array may take while the first array resyncs too.
 const SYNCED_WITHIN: Span = Span::secs(20);
 
 /// The bare volume of a world.
 #[derive(Clone, Debug)]
 pub(super) struct Bare {
-    /// Number of the volume's first disk, and of the disk after its last one.
+    /// Disk numbers of the volume: number of its first disk, and one past the number of its last.
     pub(super) disks: (usize, usize),
     /// Values that the volume's clients may read.
     pub(super) model: Model,
@@ -74,8 +73,8 @@ fn new_disk(options: &Options) -> Disk {
 }
 
 impl World {
-    /// Number of the first disk of the volume beside the array, and of the disk after its last one;
-    /// equal without such a volume.
+    /// Disks of the volume beside the array: number of the first, and one past the number of the
+    /// last; both are equal without such a volume.
     #[must_use]
     pub fn beside(&self) -> (usize, usize) {
         self.bare.as_ref().map_or((0, 0), |bare| bare.disks)
@@ -128,7 +127,8 @@ impl World {
                     return None;
                 }
             };
-            // Enough for a resync, also where the first array has memory for few stripes.
+            // A resync of the second array needs four stripes, even if the first array has memory
+            // for fewer.
             *cache_frames += assembly.cache_frames(knobs.stripe_size, stripes.max(4));
             VolumeSource::Array(Box::new(assembly))
         };
@@ -153,8 +153,8 @@ impl World {
         of_volume.map(|(_, range)| *range)
     }
 
-    /// Whether a request of the volume beside the array may fail, because all of its disks have
-    /// failed one.
+    /// Whether a request of the volume beside the array may fail, because each of its disks has
+    /// failed a request, is gone or shrank.
     fn bare_failed(&self) -> bool {
         let (first, end) = self.beside();
         (first..end).all(|disk| {
@@ -192,8 +192,8 @@ impl World {
     }
 
     /// Waits until a resync of the second array has made its copies equal, so that every member has
-    /// the content that is read. Returns false if that is impossible because the array is
-    /// read-only, or if a violation was found.
+    /// the content that is read. Returns false if the array is read-only and cannot resync, or if a
+    /// violation was found.
     fn copies_beside_agree(&mut self) -> bool {
         let begun = self.now;
         while self.options.beside > 0 && self.failure.is_none() {

@@ -31,7 +31,8 @@ pub struct Pending {
     /// whether the discard is FUA.
     discards: Option<bool>,
     pub(crate) aborted: bool,
-    /// Whether the disk's drive has completed the request, if drives determine that.
+    /// Whether the drive of the disk has completed the request; always true without simulated
+    /// drives.
     pub(super) is_served: bool,
 }
 
@@ -64,8 +65,8 @@ impl World {
         }
     }
 
-    /// Carries out an output of the engine. Returns the token of a computation that must be done at
-    /// once; `None` for all other outputs.
+    /// Carries out an output of the engine. Returns the token of a computation that must complete
+    /// at once; `None` for all other outputs.
     pub(crate) fn output(&mut self, output: Output) -> Option<Token> {
         let mut hasher = Fnv(self.digest);
         (self.now, &output).hash(&mut hasher);
@@ -209,8 +210,8 @@ impl World {
             .insert(token, Pending { disk, origin, work, discards, aborted: false, is_served });
     }
 
-    /// Completes a member request or computation. If it is a discard that fails, a write of zeros
-    /// is submitted in its place, and `None` is returned: the result of that write will count.
+    /// Completes a member request or computation. In place of a discard that fails, a write of
+    /// zeros is submitted, and `None` is returned: the request ends with the result of this write.
     pub(crate) fn end_or_store_zeros(
         &mut self,
         token: Token,
@@ -274,7 +275,7 @@ impl World {
         }
         if let Work::Write { from, .. } = &pending.work {
             let then = self.disks[disk].payload_of(token);
-            // Zeros that are written in place of a discard do not come from a frame.
+            // The zeros of a discard, or of the write in its place, do not come from a frame.
             if !from.is_empty() && then != Some(&self.memory.gather(from)) {
                 self.fail(Violation::new(
                     "I10 single flight",
@@ -294,7 +295,7 @@ impl World {
             self.watched_columns.cannot_read();
         }
         if let (Work::Write { at, count, .. }, Err(Fault::NoSpace)) = (&pending.work, &result) {
-            // No member fails for lack of space, so the stripe is suspect until it is synced.
+            // A lack of space does not fail the member, so the stripe is suspect until a resync.
             let columns: Vec<u64> = self.columns_at(disk, *at, *count).collect();
             self.watched_columns.extend(columns.iter().copied());
             self.open_columns(columns);

@@ -54,8 +54,8 @@ pub(super) struct Waiting {
     attr: Attr,
 }
 
-// Numbers of the world's own clients. A script's client takes a number larger by three with each
-// connection that it closes, and does not reach these.
+// Numbers of the world's own clients. A script's client increases its number by three with each
+// connection that it closes, and never reaches these numbers.
 /// Client number under which verification reads.
 pub(crate) const VERIFIER: ClientId = ClientId(1_000_000);
 /// Client number under which the administrator issues commands.
@@ -119,8 +119,8 @@ impl World {
         ticket
     }
 
-    /// Closes a client's connection. Its waiting requests are dropped, and its writes may or may
-    /// not happen.
+    /// Closes a client's connection. Its waiting requests are dropped, and its unanswered writes
+    /// may or may not be stored.
     pub fn disconnect(&mut self, client: ClientId) {
         self.waiting.retain(|waiting| waiting.ticket.0 != client);
         let (left, stay) = std::mem::take(&mut self.issued)
@@ -131,8 +131,8 @@ impl World {
             let model = self.model_of(volume);
             match expected {
                 Expected::Read(_) => model.read_failed(),
-                // The result of the write will be unknown: usually it is stored, but not if members
-                // lack space.
+                // The result of the write stays unknown: the write is stored unless members lack
+                // space.
                 Expected::Perhaps(write, ..) | Expected::Write(write, ..) => {
                     let range = model.range_of(write);
                     model.write_failed(write);
@@ -202,14 +202,14 @@ impl World {
         self.checkers.allow_waits(self.options.knobs.preread_wait_max, passed_max, self.now);
     }
 
-    /// Sets the number of stripes that checkers allow to the cache size that the engine accepted
-    /// last, or to the largest size in an unanswered request, if that is larger.
+    /// Sets the number of stripes that checkers allow: the cache size that the engine accepted
+    /// last, or the largest size that an unanswered command asks for, if this is larger.
     fn limit_stripes(&mut self) {
         let most = self.resizes.values().copied().fold(self.cache_stripes, u32::max);
         self.checkers.limit(|limits| limits.stripes = most);
     }
 
-    /// Issues the command that sets a knob by its name.
+    /// Issues the command that sets the knob with this name.
     ///
     /// # Panics
     /// Panics if there is no such knob or value.
@@ -270,7 +270,7 @@ impl World {
         Some(Box::new(Former { superblock, bad_blocks }))
     }
 
-    /// Gives a disk a new member index. With `keeps`, its old content counts again.
+    /// Gives a disk a new member index. With `keeps`, its old content is valid again.
     fn join(&mut self, disk: usize, keeps: bool) -> weft_engine::MemberInfo {
         let index = MemberIndex(self.disk_of.len() as u16);
         self.disk_of.push(disk);
@@ -281,14 +281,14 @@ impl World {
         self.member_info(disk, index)
     }
 
-    /// The latest member index of a disk, under which the engine knows it.
+    /// The latest member index of a disk, by which the engine addresses the disk.
     #[must_use]
     pub fn member_of(&self, disk: usize) -> MemberIndex {
         let index = self.disk_of.iter().rposition(|known| *known == disk);
         MemberIndex(index.expect("every disk has an index") as u16)
     }
 
-    /// Number of the disk that the engine knows under a member index.
+    /// Number of the disk that the engine addresses by a member index.
     #[must_use]
     pub fn disk_known_as(&self, member: MemberIndex) -> usize {
         self.disk_of[member.index()]
@@ -403,7 +403,7 @@ impl World {
                 Some(Expected::Write(write, flags, mark))
             }
         };
-        // The model does not learn of requests that the engine must refuse.
+        // Requests that the engine must refuse are not recorded in the model.
         let expected = expected.unwrap_or(Expected::Nothing);
         self.issued.insert(ticket, Issued { volume, expected, frames });
         let (client, tag) = ticket;
@@ -412,8 +412,8 @@ impl World {
         true
     }
 
-    /// Attributes of a client's requests. With `classes`, clients have four kinds of class, weight
-    /// and group.
+    /// Attributes of a client's requests. With [`Options::classes`](crate::Options::classes), the
+    /// client's number selects one of four combinations of class, weight and group.
     fn attr_of(&self, client: ClientId) -> Attr {
         let group = |number| Group::new(number).expect("15 groups exist");
         let (class, weight, group) = match client.0 % 4 {
@@ -426,7 +426,7 @@ impl World {
         Attr { class, weight, origin: Origin::Client(client, group), ..Attr::default() }
     }
 
-    /// Reports an I/O error that a mirror answers although enough members are left.
+    /// Reports a violation if a mirror answers an I/O error although enough members are left.
     fn judge_error(&mut self, volume: VolumeId, range: ByteRange, error: &ReplyError) {
         let (start, end) = (range.start.sectors_floor().0, range.end().sectors_ceil().0);
         if volume == BARE {

@@ -1,9 +1,9 @@
 //! Measurement of copies: whether the copies of a sector agree, after a cut and after writes.
 //!
-//! After a power cut the copies may be from different times. Each is a version that was written and
-//! not durably overwritten. The first copy is the one that is read, and is the content of the
-//! sector from then on (I3), until this copy is lost: then another copy is read, which may hold
-//! another version.
+//! After a power cut the copies may be from different times. Each copy is a version that was
+//! written and not durably overwritten. Reads return the first copy, which is the content of the
+//! sector from then on (I3). Once this copy is lost, another copy is read, which may hold another
+//! version.
 
 use std::collections::BTreeSet;
 
@@ -30,8 +30,8 @@ impl World {
     }
 
     /// Compares the copies of one sector of an array without parity when an engine starts; see
-    /// [`World::measure_all`].
-    /// `older` says what [`World::is_older_than_gone`] says of the assembly.
+    /// [`World::measure_all`]. `older` is the result of [`World::is_older_than_gone`] for the
+    /// assembly.
     pub(super) fn measure_copies(
         &mut self,
         column: u64,
@@ -86,9 +86,9 @@ impl World {
         }
     }
 
-    /// Whether any disk outside of the assembly has recorded more events than the disks in sync in
-    /// it: the disk is gone, or its superblock cannot be read or was torn. A mirror assembles from
-    /// a single copy, however old it is; durability is not promised then.
+    /// Whether any disk that the assembly does not count as in sync has recorded more events than
+    /// the disks in sync: such a disk is gone, or its superblock is unreadable or torn. A mirror
+    /// assembles from a single copy, however old, and durability is not promised in this case.
     pub(super) fn is_older_than_gone(&self, assembly: &Assembly) -> bool {
         let events = |disk: usize| {
             let before = self.record_before.of(disk).map(weft_ondisk::Superblock::events);
@@ -112,8 +112,7 @@ impl World {
         if !differences(&copies).is_empty() || self.is_written_to(column) {
             return;
         }
-        // The copy that was read so far may be lost; then the first remaining copy is read from now
-        // on.
+        // If the copy that was read so far is lost, the first remaining copy is read from now on.
         if let Some((slot, left)) = copies.first() {
             let errors = self.suspects.errors(&self.array, column, *slot);
             if self.model.why_now(column, left).is_none()
@@ -121,8 +120,8 @@ impl World {
             {
                 return;
             }
-            // This applies even if the content is allowed by now: a read of the lost copy may end
-            // later.
+            // The record is needed even if this content is allowed already: a read of the lost copy
+            // may still end with other content.
             if !errors.is_empty() {
                 self.model.is_reconstructed(column, left);
             }

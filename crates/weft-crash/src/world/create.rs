@@ -1,7 +1,8 @@
 //! Superblocks of a new array, of each version.
 //!
-//! `weft-ondisk` makes superblocks of versions 1.0 to 1.2. Those of 0.90 are converted here from
-//! 1.0, because weft serves arrays with such superblocks but creates none.
+//! `weft-ondisk` makes superblocks of versions 1.0 to 1.2. Superblocks of version 0.90 are
+//! converted here from version 1.0, because weft serves arrays with such superblocks but creates
+//! none.
 
 use weft_ondisk::{
     DISKS_090_MAX, Disk090, NewArray, NewBitmap, NewMember, ROLES_MAX, ResyncOffset, Role, Super1,
@@ -47,8 +48,8 @@ pub(super) fn superblocks(options: &Options, first: usize) -> Vec<Superblock> {
     };
     let mut array = NewArray::new(options.level, (0..options.members).map(member).collect());
     array.spares = (options.members..count).map(member).collect();
-    // In version 1.0, data begins at the same sector as under 0.90, and ends before either
-    // superblock.
+    // Data begins at the same sector in versions 1.0 and 0.90, and ends before the superblock of
+    // either version.
     array.minor = options.version.minor().unwrap_or(weft_ondisk::Minor::V1_0);
     array.layout = options.layout;
     array.chunk = options.level.is_striped().then_some(options.chunk);

@@ -1,13 +1,14 @@
 //! Driver of a simulated world: order of completions, runs of the engine, timers.
 //!
 //! Nothing in a [`World`] happens by itself: the driver chooses which request completes next, so
-//! that every order can be tried. It keeps the engine's contract for drivers: it runs the engine
-//! until it has no more work, takes every output, and wakes the engine at the time that it named. A
-//! *turn* is one bounded piece of the engine's work.
+//! that every order can be tried. The driver keeps the engine's contract for drivers: it runs the
+//! engine until the engine has no more work, takes every output, and wakes the engine at the time
+//! that the engine named. A *turn* is a bounded unit of the engine's work.
 //!
 //! On disks with drives ([`super::service`]) the driver chooses only among the requests that are
-//! done. If there are none, the clock moves to the next event: of a drive, or a timer of the
-//! engine. The engine therefore sees one time in many inputs, and then a time far ahead (F25).
+//! done. If there are none, the clock moves to the next event of a drive or to the next timer of
+//! the engine. The engine therefore sees many inputs with the same time, followed by a jump of the
+//! clock (F25).
 
 use std::collections::VecDeque;
 
@@ -28,16 +29,17 @@ pub enum Order {
     Fifo,
     /// The newest request completes first.
     Lifo,
-    /// Any request, chosen by the world's random numbers; sometimes several before the engine runs.
+    /// The world's random numbers choose the request that completes next; sometimes several
+    /// complete before the engine runs.
     Random,
 }
 
 const TURNS_MAX: u32 = 100_000;
 const WAKES_MAX: u32 = 20_000;
 
-/// Longest time until all requests are answered once members answer and have space (I13). Requests
-/// that found no space wait longest: they are tried again every second. (A stripe may wait a minute
-/// to be filled, but only if a knob says so, which no script sets.)
+/// Longest time from the moment at which all members answer and have space until all requests are
+/// answered (I13). Requests that found no space take longest, because they are tried again only
+/// every second. (A knob can make a stripe wait a minute to be filled, but no script sets it so.)
 pub const ANSWERED_WITHIN: Span = Span::secs(10);
 
 impl World {
@@ -51,7 +53,7 @@ impl World {
             .collect()
     }
 
-    /// All outstanding member requests and computations, including those of disks that stall.
+    /// All outstanding member requests and computations, including requests to disks that stall.
     pub fn outstanding(&self) -> impl Iterator<Item = (Token, &Pending)> {
         self.pending.iter().map(|(token, pending)| (*token, pending))
     }
@@ -157,8 +159,8 @@ impl World {
         !pending.is_empty()
     }
 
-    /// Runs until every request and command is answered and nothing is outstanding. It is a
-    /// violation (I13) if this does not happen in time.
+    /// Runs until every request and command is answered and nothing is outstanding. Reports a
+    /// violation (I13) if this takes longer than [`ANSWERED_WITHIN`].
     pub fn run(&mut self, order: Order) {
         self.settle();
         let mut wakes = 0;
@@ -178,7 +180,7 @@ impl World {
             if self.step(order) {
                 continue;
             }
-            // Requests of disconnected clients are carried out too.
+            // Requests of disconnected clients must be carried out before the run ends.
             let at_rest = self.unanswered() == 0 && !self.has_requests();
             if at_rest {
                 if self.members_answer() {
@@ -270,8 +272,8 @@ impl World {
     }
 
     /// Runs the engine and takes its outputs until there are no more. An engine that received no
-    /// input since it last ran is not run: running it would hide that the engine forgot to ask for
-    /// a run.
+    /// input since it last ran is not run, because an extra run would hide a wake-up that the
+    /// engine forgot to request.
     pub fn settle(&mut self) {
         if !std::mem::take(&mut self.plugged) {
             return;
@@ -353,19 +355,20 @@ impl World {
         }
     }
 
-    /// Whether the engine has requests of clients, also of disconnected ones, in a volume or in the
-    /// write-back cache. There, a write with PREFLUSH may wait until dirty pages can be written.
+    /// Whether the engine has requests of connected or disconnected clients, in a volume or in the
+    /// write-back cache. In the cache, a write with PREFLUSH may wait until dirty pages can be
+    /// written.
     fn has_requests(&self) -> bool {
         let load = self.engine.as_ref().map(Engine::load);
         load.is_some_and(|load| load.frames_held > 0 || load.requests_active > 0)
     }
 
     /// Checks that the engine has no work that it did not announce (I13): one more turn (a bounded
-    /// piece of work) of a copy of the engine must change nothing. Only a resync may have more to
+    /// unit of work) of a copy of the engine must give no output. Only a resync may have more to
     /// do, because it issues further requests when one of its requests completes.
     fn ask_for_lost_work(&mut self) {
-        // A copy is expensive, so only some states are checked. The digest decides which, so the
-        // choice differs by seed.
+        // A copy is expensive, so only some states are checked. The digest of the outputs selects
+        // them, so each seed checks other states.
         if !self.digest.0.is_multiple_of(self.options.lost_work_every) {
             return;
         }
@@ -385,7 +388,7 @@ impl World {
             }
             _ => false,
         };
-        // The requests of the resync may all wait in the schedulers.
+        // The resync also runs if all of its requests wait in the schedulers.
         syncing = syncing || outputs.iter().any(of_sync) && self.do_requests_wait();
         let mut lost = outputs.into_iter().find(|output| !(syncing && of_sync(output)));
         // A resync may also begin by computing a strip that its member cannot return at present.
@@ -431,7 +434,8 @@ impl World {
         !self.one_turn_more(twin).1.is_empty()
     }
 
-    /// Outputs of a copy of the engine in one more turn, and whether it then has more to do.
+    /// Runs one more turn of a copy of the engine. Returns whether the copy then has more to do,
+    /// and its outputs.
     fn one_turn_more(&self, mut twin: Engine) -> (bool, VecDeque<Output>) {
         let mut outputs = VecDeque::new();
         (twin.run(self.now, 1, &mut outputs).more, outputs)

@@ -20,9 +20,9 @@ use crate::violation::Violation;
 struct BeingWritten {
     /// Columns of writes that were not answered, or that a disconnected client left behind.
     asked: BTreeSet<u64>,
-    /// Columns that a write-back cache may have been writing at the end of the run: those of writes
-    /// that it has answered and not flushed. Left out are columns in `asked`, watched columns
-    /// (`watched_columns.rs`) and suspect columns ([`crate::suspects`]).
+    /// Columns that a write-back cache may have been writing at the end of the run: the columns of
+    /// writes that it has answered and that no flush has covered since. Left out are columns in
+    /// `asked`, watched columns (`watched_columns.rs`) and suspect columns ([`crate::suspects`]).
     cached: BTreeSet<u64>,
 }
 
@@ -37,8 +37,8 @@ impl BeingWritten {
 }
 
 impl World {
-    /// Cuts the power. Content that is not durable may or may not survive, as `mode` says, and all
-    /// requests are dropped. Returns the circumstances of the cut.
+    /// Cuts the power and drops the engine with all requests. `mode` decides which content that is
+    /// not durable survives. Returns the circumstances of the cut.
     pub fn power_cut(&mut self, mode: CutMode) -> CutShape {
         let syncing =
             self.engine.as_ref().is_some_and(|engine| {
@@ -80,8 +80,8 @@ impl World {
         }
         shape.strict_subset = any_kept && any_lost;
         shape.half_written_stripe = kept_stripes.intersection(&lost_stripes).next().is_some();
-        // A part of a stripe may be durable, by the flush of another volume on the same disks,
-        // while the rest was not even submitted.
+        // A flush may have made a part of a stripe durable while the rest of the stripe was not
+        // even submitted.
         let written = self.columns_being_written();
         self.watched_columns.extend(written.all().copied());
         self.stopped();
@@ -110,17 +110,17 @@ impl World {
         self.disk_of = (0..self.disks.len()).collect();
     }
 
-    /// Variant of [`Self::stopped`] for an engine that wrote nothing. A superblock counts as whole
-    /// at the end of the last engine if it was whole at the end of the engine before, even if a
-    /// power cut tore it in between.
+    /// Variant of [`Self::stopped`] for an engine that wrote nothing: `record_before` keeps the
+    /// superblocks as they were at the end of the engine before it. A superblock that a power cut
+    /// tore in between therefore still counts as one that was whole.
     pub fn looked(&mut self) {
         let before = std::mem::take(&mut self.record_before);
         self.stopped();
         self.record_before = before;
     }
 
-    /// Crashes the process while the power stays on. Disks keep what they completed, in their
-    /// caches too; outstanding writes may or may not happen.
+    /// Crashes the process while the power stays on. Disks keep all completed writes, including
+    /// those in their volatile caches; outstanding writes may or may not be stored.
     pub fn kill(&mut self) {
         self.judge_bits();
         self.interrupted = true;
@@ -163,7 +163,7 @@ impl World {
         BeingWritten { asked, cached }
     }
 
-    /// Checks I20 for the content that a power cut or crash may now lose.
+    /// Checks I20 before a power cut or crash, for the content that may be lost.
     fn judge_bits(&mut self) {
         if self.options.checked && self.engine.is_some() {
             let mut found = Vec::new();
@@ -172,8 +172,8 @@ impl World {
         }
     }
 
-    /// Checks I6 and I20 for the content that is left. Returns the counts of what I6 judged, zeros
-    /// if I6 does not count.
+    /// Checks I6 and I20 for the content that is left. Returns the counts of columns that I6
+    /// judged; all are 0 if I6 does not count.
     fn judge_parity(&mut self, written: &BeingWritten, bytes: parity::Bytes) -> Judged {
         if !self.options.checked {
             return Judged::default();
@@ -205,7 +205,7 @@ impl World {
     }
 
     /// Reads, through the engine, everything that was ever written, and all sectors of the watched
-    /// columns. After a power cut this settles the content: later reads must return the same.
+    /// columns. After a power cut the content read is final: later reads must return the same.
     /// Returns the number of sectors read.
     pub fn verify(&mut self, order: Order) -> u64 {
         self.verify_all(order, true)
@@ -260,9 +260,8 @@ impl World {
         self.disks.iter().map(|disk| disk.stats.io_errors.reads).sum()
     }
 
-    /// Whether the members that the engine reads suffice for all data even without those that have
-    /// a fault. Flushes, superblock writes and reads that failed in the past do not count as
-    /// faults.
+    /// Whether the members without a fault that the engine reads suffice for all data. Flushes,
+    /// superblock writes and reads that failed in the past do not count as faults.
     fn is_still_served(&self) -> bool {
         let is_well = |disk: &usize| {
             let Disk { faults, stats, .. } = &self.disks[*disk];
@@ -311,8 +310,8 @@ impl World {
         !self.bad.is_empty() || self.disks.iter().filter(hurt).count() > 1
     }
 
-    /// Whether data of these sectors of the array may be lost although enough members are left: too
-    /// many of them have bad blocks or cannot be read there.
+    /// Whether data of these sectors of the array may be lost although enough members are left,
+    /// because too many members have bad blocks or unreadable sectors in these columns.
     pub(super) fn lacks(&self, at: u64, count: u64) -> bool {
         let is_whole = |disk: usize, sector: u64| {
             let strip = self.array.read_as_one(sector);
@@ -358,7 +357,7 @@ impl World {
             let failed = self.member_reads_failed();
             let mut answer = self.read_for_good(ARRAY, at, count, order);
             if matches!(answer, Some(Err(ReplyError::Io))) && whole && self.has_lost_blocks() {
-                // A member may have failed by the read, and its successor may have what it had.
+                // The read may have failed a member, and another member may now serve its slot.
                 answer = self.read_for_good(ARRAY, at, count, order);
             }
             if self.failure.is_some() {
@@ -367,7 +366,7 @@ impl World {
             match answer {
                 Some(Ok(())) => read += count,
                 Some(Err(ReplyError::Io)) if whole && self.lacks(at, count) => {
-                    // The sectors beside those that are lost are read.
+                    // The range is split, so that the sectors beside the lost ones are still read.
                     let end = (at / 8 + 1) * 8;
                     if end < at + count {
                         ranges.push_front((end, at + count - end));
@@ -415,7 +414,8 @@ impl World {
         parity::scrub(&self.disks, &self.array, &self.record, columns, bytes)
     }
 
-    /// Columns that were ever written, are watched or are suspect.
+    /// Columns that were ever written, that are watched (`watched_columns.rs`) or that are suspect
+    /// ([`crate::suspects`]).
     #[must_use]
     pub fn columns_of_interest(&self) -> BTreeSet<u64> {
         let touched = self.model.touched().map(|sector| self.array.column(sector).number);

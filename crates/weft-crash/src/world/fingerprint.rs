@@ -1,12 +1,12 @@
 //! Fingerprint of the state that a power cut would leave; equal fingerprints mean equal cuts.
 //!
-//! A power cut destroys the engine, its memory and the connections, so the fingerprint covers what
-//! survives: the disks with their caches and outstanding requests, what clients may expect to read,
-//! what checkers remember of disks, and the time. Values with `Debug` are hashed by their text,
-//! bytes as they are. The tokens of requests do not count, but their order does.
+//! A power cut destroys the engine, its memory and the connections, so the fingerprint covers the
+//! rest: the disks with their caches and outstanding requests, the values that clients may read,
+//! the state of checkers that outlives an engine, and the time. Values with `Debug` are hashed by
+//! their text, bytes as they are. The tokens of requests do not count, but their order does.
 //!
-//! (A fingerprint that included the engine would almost never match another: the order in which two
-//! requests completed stays visible in the tokens of later ones.)
+//! (Fingerprints that included the engine would almost never be equal, because the order in which
+//! two requests completed stays visible in the tokens of later requests.)
 //!
 //! `tests/all/crash_points.rs` cuts states with equal fingerprints side by side and compares them.
 
@@ -16,8 +16,8 @@ use super::World;
 use crate::text_digest::TextDigest;
 
 impl World {
-    /// Fingerprints of four parts of the state that a power cut would leave, by the name of the
-    /// part.
+    /// Fingerprints of the four parts of the state that a power cut would leave, each with the name
+    /// of its part.
     #[must_use]
     pub fn cut_fingerprints(&self) -> [(&'static str, u64); 4] {
         let Self {

@@ -29,9 +29,9 @@ impl World {
             .collect()
     }
 
-    /// Measures the columns, that is compares the content of their members, when an engine starts
-    /// on members that a cut may have left in disagreement. The result tells which columns are
-    /// suspect and which content reads of them may return.
+    /// Measures the columns when an engine starts on members that a cut may have left in
+    /// disagreement: the content of their members is compared. Records the suspect columns and the
+    /// content that reads of them may return.
     pub(super) fn measure_all(&mut self, assembly: &Assembly) {
         let rebuilding = |(slot, state): (u16, &SlotState)| match state {
             SlotState::Rebuilding { member, recovery_offset } => {
@@ -58,7 +58,7 @@ impl World {
                 continue;
             }
             let disk_of = |slot: Slot| match assembly.slots.get(slot.index()) {
-                // Sectors beyond the end of a member that was cut short are reconstructed.
+                // Sectors beyond the end of a member that shrank are reconstructed.
                 Some(SlotState::InSync(member)) => {
                     let disk = member.info.index.index();
                     let at = column + self.array.data_offset[disk].0;
@@ -114,7 +114,7 @@ impl World {
     }
 
     /// Allows reads to return content that was reconstructed wrongly for a lost slot and then
-    /// written to the slot's new member. It is on the media even if members agree by now.
+    /// written to the slot's new member. This content is on the media even if members agree by now.
     fn keep_reconstructed(&mut self, before: &Suspects, column: u64, strips: &Strips) {
         for slot in before.lost(column) {
             if let Some(found) = strips.at(slot)
@@ -129,9 +129,10 @@ impl World {
         }
     }
 
-    /// Allows reads to return what members in sync hold, on an array that lost more members than
-    /// the level survives: they may hold any older content. While the power stays on this applies
-    /// only where a write failed: everywhere else all members have what was acknowledged.
+    /// Allows reads to return the content of members in sync, on an array that lost more members
+    /// than the level survives: this content may be of any age. If neither the power was cut nor
+    /// the process crashed, this applies only to watched columns, in which a write failed: in all
+    /// other columns the members have the acknowledged content.
     fn believe(&mut self, column: u64, strips: &Strips) {
         if !self.was_cut && !self.watched_columns.contains(column) {
             return;
@@ -168,7 +169,7 @@ impl World {
 
     /// Marks columns as open, because a member refused a write to them or the write ended halfway.
     pub(super) fn open_columns(&mut self, columns: impl IntoIterator<Item = u64>) {
-        // What is left of a write to a copy is already in the model, as a failed version.
+        // For mirrors, the failed version in the model already allows any part of the write.
         if self.measures() && self.array.has_parity() {
             let missing = self.missing();
             for column in columns {
@@ -213,8 +214,8 @@ impl World {
         read.filter(|(slot, _)| missing.contains(slot)).collect()
     }
 
-    /// Whether superblocks name another disk as in sync than the one that the running engine reads:
-    /// a rebuild has ended, but its member had no space for its superblock.
+    /// Whether the superblocks do not yet count a disk as in sync that the running engine reads as
+    /// a member in sync: a rebuild has ended, but its member had no space for its superblock.
     pub(crate) fn is_update_due(&self) -> bool {
         let volumes = self.engine.as_ref().map_or_else(Vec::new, |it| it.snapshot().volumes);
         let mut members = volumes.iter().take(1).flat_map(|volume| &volume.members);
@@ -254,7 +255,8 @@ impl World {
         if !outcome.syndromes.is_empty() || self.is_written_to(column) {
             return;
         }
-        // Content of slots that were lost: stored on their new members, or reconstructed by reads.
+        // Content of slots that were lost, either stored on their new members or reconstructed by
+        // reads.
         let there = self.suspects.lost(column).into_iter().filter_map(|slot| {
             let sector = self.array.array_sector(slot, column)?;
             Some((slot, sector, strips.at(slot)?.to_vec()))
@@ -294,8 +296,8 @@ impl World {
     }
 
     /// Whether a write to a column may be outstanding at a disk. Without parity there may be false
-    /// positives: every disk is searched for the sectors of all copies, not only for that of its
-    /// own copy.
+    /// positives, because every disk is searched for the sectors of all copies, not only of its own
+    /// copy.
     fn has_outstanding(&self, column: u64) -> bool {
         let places = self.array.places(column);
         self.disks.iter().zip(&self.array.data_offset).any(|(disk, first)| {
@@ -307,7 +309,7 @@ impl World {
     }
 }
 
-/// Data sectors of the places; sectors equal to the first one are left out.
+/// Data sectors of the places: the first one, and all others that differ from it.
 fn sectors_of(places: &Places) -> impl Iterator<Item = u64> {
     let mut rest = places.iter().map(|place| place.sector);
     let first = rest.next();

@@ -1,8 +1,8 @@
-//! Memory of a world: the slab, its frames, and garbage in frames that were given back.
+//! Memory of a world: the slab and its frames. Free frames hold garbage.
 //!
 //! There is one slab, sized by the engine's configuration. Its payload frames are allocated to
-//! requests and given back. A frame that is given back is filled with garbage, so that garbage
-//! shows in anything that still reads it.
+//! requests and given back. A frame that is given back is filled with garbage, so that an operation
+//! that still reads the frame is noticed.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -102,9 +102,9 @@ impl Frames for Memory {
         let reads: SmallVec<[Range<usize>; 8]> = read.iter().map(place).collect();
         let writes: SmallVec<[Range<usize>; 8]> = write.iter().map(place).collect();
         let mut split = split_slice(&mut self.slab, &reads, &writes);
-        // A strip may begin within a sector, which the frame of zeros does not, so their
-        // representations may differ in length by a byte. The zeros are cut to the length of the
-        // strips.
+        // A strip may begin within a sector. Its representation may then be a byte longer than that
+        // of zeros of the same length, because the frame of zeros begins at a sector. The zeros get
+        // the length of the strips.
         let mut strips = read.iter().zip(&split.read).filter(|it| !it.0.is_zero());
         let len = strips.next().map(|it| it.1.len()).or(split.write.first().map(|it| it.len()));
         for (segment, bytes) in read.iter().zip(&mut split.read).filter(|it| it.0.is_zero()) {

@@ -1,6 +1,6 @@
-//! Members that the running engine still has to read, according to its own notices.
+//! Members that the running engine still reads, according to its own notices.
 //!
-//! A restart may believe other members. Where the last members could not record a failure, their
+//! A restart may use other members: if the last members could not record a failure, their
 //! superblocks still count the failed member as in sync, although nothing was written to it since.
 
 use std::collections::BTreeMap;

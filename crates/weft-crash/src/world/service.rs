@@ -2,11 +2,11 @@
 //!
 //! A disk of a world has contents ([`crate::disk`]). If the options name drive models, it also has
 //! a drive of weft-sim, which gets each request without its payload, and the request can complete
-//! only after the drive has completed it. The drive does not decide what a power cut leaves of a
-//! write.
+//! only after the drive has completed it. The part of a write that survives a power cut does not
+//! depend on the drive.
 //!
-//! With drives, the clock moves from event to event, and the engine is run as a machine of weft-sim
-//! runs it: one half of a turn at a time, with queues that dispatch when a command ends.
+//! With drives, the clock moves from event to event, and the engine runs as in a machine of
+//! weft-sim: one half of a turn at a time, with queues that dispatch when a command ends.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Mutex;
@@ -30,8 +30,8 @@ pub(super) struct Service {
 #[derive(Clone, Debug)]
 struct Timed {
     member: Member,
-    /// Requests that wait for room at the drive. The engine's queues leave room, but a request that
-    /// the engine aborted may still be at the drive.
+    /// Requests that wait for room at the drive. The engine's queues do not overfill a drive, but a
+    /// request that the engine aborted may still occupy it.
     held: VecDeque<Request>,
 }
 
@@ -59,7 +59,7 @@ impl Request {
 
 impl Service {
     /// Lets all drives complete the requests of an engine that is gone. Returns the time at which
-    /// they are done, which is not before `now`.
+    /// the last one is done, `now` or later.
     pub(super) fn restart(&mut self, now: Time) -> Time {
         let mut at = now;
         for of in &mut self.drives {
@@ -75,12 +75,12 @@ impl Service {
         at
     }
 
-    /// Whether drives determine when requests are done.
+    /// Whether the disks have drives, which determine when requests are done.
     pub(super) fn is_timed(&self) -> bool {
         !self.drives.is_empty()
     }
 
-    /// Traits of a disk's drive; `None` if drives determine nothing.
+    /// Traits of a disk's drive; `None` if disks have no drives.
     pub(super) fn traits(&self, disk: usize) -> Option<DeviceTraits> {
         self.drives.get(disk).map(|of| device_traits(of.member.drive()))
     }
@@ -112,8 +112,8 @@ impl Service {
     }
 }
 
-/// Drive model with this name. A model of a drive in its steady state takes long to make, so each
-/// model is made once.
+/// Drive model with this name. Each model is made only once, because a drive in its steady state
+/// takes long to prepare.
 fn model(name: &'static str) -> Model {
     static MODELS: Mutex<BTreeMap<&'static str, Model>> = Mutex::new(BTreeMap::new());
     let mut models = MODELS.lock().expect("nothing panics while the lock is held");
@@ -121,13 +121,13 @@ fn model(name: &'static str) -> Model {
     models.entry(name).or_insert_with(new).clone()
 }
 
-/// End of a wait for a drive.
+/// Reason why a wait for a drive ended.
 pub(super) enum Waited {
     /// A request is done.
     Done,
     /// A timer of the engine fired first.
     Woken,
-    /// No request will be done, or none in time.
+    /// No request will be done, or none by the given time.
     Nothing,
 }
 
@@ -179,7 +179,8 @@ impl World {
         self.pending.values().any(works)
     }
 
-    /// Moves the clock to a time that is not in the past, with all events of drives until then.
+    /// Moves the clock to `at`, which is not in the past, and carries out all events of drives
+    /// until then.
     pub(super) fn pass_to(&mut self, at: Time) {
         if self.service.is_timed() {
             if self.awaits_a_drive() {
@@ -206,8 +207,8 @@ impl World {
         }
     }
 
-    /// On disks with drives, has the engine dispatch requests from the queues of members outside of
-    /// a turn.
+    /// Makes the engine dispatch requests from the queues of members outside of a turn, on disks
+    /// with drives.
     pub(super) fn run_queues(&mut self) {
         let Some(engine) = &mut self.engine else { return };
         let mut dispatched = VecDeque::new();
@@ -215,9 +216,9 @@ impl World {
         self.submit_dispatched(dispatched);
     }
 
-    /// On disks with drives, has the engine carry out the second half of a turn: member requests of
-    /// the first half go to the queues of members, which dispatch. With `end_plug` the plug of the
-    /// queues ends.
+    /// Makes the engine carry out the second half of a turn, on disks with drives: member requests
+    /// of the first half go to the queues of members, which dispatch. With `end_plug` the plug of
+    /// the queues ends.
     pub(super) fn unplug_queues(&mut self, end_plug: bool) {
         let Some(engine) = &mut self.engine else { return };
         let mut dispatched = VecDeque::new();

@@ -1,9 +1,9 @@
-//! Watched columns: those in which a power cut, a process crash or a failed write may have left
-//! members with content of different times.
+//! Watched columns: the columns in which a power cut, a process crash or a failed write may have
+//! left members with content of different times.
 //!
-//! Verification reads all data sectors of a watched column, also those that no client wrote. While
-//! the promises cover data, the set does not change which content a read may return: that is
-//! decided by [`crate::suspects`].
+//! Verification reads all data sectors of a watched column, including those that no client wrote.
+//! While the promises cover data, only [`crate::suspects`] decides which content a read may return;
+//! the set of watched columns has no part in it.
 //!
 //! The set is cleared by a complete resync or repair, if every slot had a member and every sector
 //! could be read since columns were added. Otherwise the columns stay for good, because wrongly
@@ -15,7 +15,7 @@ use std::collections::BTreeSet;
 #[derive(Clone, Debug, Default)]
 pub(super) struct WatchedColumns {
     columns: BTreeSet<u64>,
-    /// Slots that had no member at any time since the first of the columns was added.
+    /// Slots that were without a member at any time since the first of the columns was added.
     missing: BTreeSet<u16>,
     /// Whether a member ever failed to read a sector.
     unreadable: bool,
