@@ -1,9 +1,9 @@
 //! Repetition of a simulated write, under a profiler: `repeat COUNT`.
 //!
-//! The write is one of 4 KiB at a random place of a RAID 5, with tags for payload and without
-//! checkers: 64 writes are in flight, members answer in rounds, and a flush follows every thousand
-//! writes. Preparation stays outside of `measured_part`. `weft-bench repeat` does the same for
-//! product code, which the crash simulator is not. `cargo xtask instructions` compares the count of
+//! Each write has 4 KiB at a random offset of a RAID 5, with tags as payload and without checkers.
+//! 64 writes are in flight, members answer in rounds, and a flush follows every thousand writes.
+//! Preparation stays outside of `measured_part`. `weft-bench repeat` is the counterpart for product
+//! code; the crash simulator is no product code. `cargo xtask instructions` compares the count of
 //! instructions with that of `benches/instructions.toml`.
 
 use std::hint::black_box;

@@ -4,8 +4,8 @@
 //! counts and the golden digest, and which shrinks failing scripts and stores them; `bugs SCRIPTS`,
 //! which shows which checker detects which planted bug; `run FIRST SEEDS`, which runs more seeds
 //! for the ledger (`cargo xtask sweep`); `scripts FIRST SEEDS`, which runs only the scripts of
-//! profiles; `replay NAME NUMBER` and `replay FILE`, which repeat one piece of work or the script
-//! of a file; `shrink PROFILE SEED` and `shrink FILE`, which reduce a failing script to the fewest
+//! profiles; `replay NAME NUMBER` and `replay FILE`, which repeat one item of work or the script of
+//! a file; `shrink PROFILE SEED` and `shrink FILE`, which reduce a failing script to the fewest
 //! steps; and `text PROFILE SEED`, which prints the script of a seed.
 #![allow(clippy::cast_possible_truncation, reason = "counts of a simulation are small")]
 
@@ -77,15 +77,16 @@ fn usage() -> ExitCode {
     ExitCode::from(2)
 }
 
-/// A count with a floor: name, count, floor and details. A floor shows that a check was not blind:
-/// it lies four standard deviations or more below the usual count, so that no draw misses it.
+/// A count with a floor: name, count, floor and details. A count below its floor means that checks
+/// had too little to judge. Floors lie four standard deviations or more below the usual count, so
+/// that chance alone does not miss them.
 struct Gate(&'static str, u64, u64, String);
 
 /// A count with a ceiling: name, count, ceiling and details.
 struct Ceiling(&'static str, u64, u64, String);
 
-/// Prints all counts with their floors and ceilings, and the golden digest; those that are out of
-/// bounds once more at the end. Returns whether all are as expected.
+/// Prints all counts with their floors and ceilings, and the golden digest, and repeats at the end
+/// the ones that are out of bounds. Returns whether all are as expected.
 fn are_counts_right(totals: &Totals) -> bool {
     let mut wrong = Vec::new();
     for Gate(name, found, floor, detail) in gates(totals) {
@@ -261,8 +262,9 @@ fn gates_of_levels(totals: &Totals) -> [Gate; 15] {
     ]
 }
 
-/// Ceilings on contents that checkers accept although clients' writes alone do not explain them.
-/// Each is somewhat above the count that was measured when the excuse was last made narrower.
+/// Ceilings on excuses: counts of contents that checkers accept although the writes of clients
+/// alone do not explain them. Each ceiling is somewhat above the count that was measured when the
+/// excuse was last made narrower.
 fn ceilings(excuses: Excuses) -> [Ceiling; 6] {
     let Excuses { read, read_unsure, read_wrong, read_mixed, read_mixed_bytes, .. } = excuses;
     let Excuses { written, written_wrong, measured, disagreed, too_many, .. } = excuses;
@@ -320,7 +322,7 @@ fn fresh(first: u64, seeds: u64, folder: &Path) -> ExitCode {
         totals.failures.len()
     );
     let right = are_counts_right(&totals);
-    // A failure without a script is of work that no folder can keep, so it never passes.
+    // A failure of work without a script cannot be stored in the folder, so it never passes.
     let mut never_pass = totals.failures.len() - totals.failing.len();
     for (profile, seed) in &totals.failing {
         match keep(*profile, *seed, folder) {
@@ -438,7 +440,7 @@ fn finish(totals: &Totals) -> ExitCode {
     if totals.failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Runs pieces of work on all CPUs and shows the progress in one line. Returns the sums of their
+/// Runs items of work on all CPUs and shows the progress in one line. Returns the sums of their
 /// counts.
 fn simulate(work: &[Work]) -> Totals {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);

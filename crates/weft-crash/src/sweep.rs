@@ -1,10 +1,10 @@
-//! Sweeps: many seeds of every kind of run, on all CPUs, with counts of what was simulated.
+//! Sweeps: many seeds of every kind of run, on all CPUs, with counts of the simulated events.
 //!
-//! Each piece of work is determined by its kind and its number. The kinds are: seeds of a
-//! [`Profile`]; the small scope of one array ([`crate::scope`]); steady load, which is thousands of
-//! requests without a fault, many at a time, on an array that is large enough for them to spread;
-//! such load with members that fail and are rebuilt; and silent faults, which a check must count.
-//! [`run`] carries out a list of work on all CPUs and sums the counts. The order of the work does
+//! Each item of work is determined by its kind and its number. The kinds are: scripts of a
+//! [`Profile`] and a seed; the small scope of one array ([`crate::scope`]); steady load, which is
+//! thousands of requests without a fault, many of them outstanding, spread over a larger array;
+//! load with members that fail and are rebuilt; and silent faults, which a check must count.
+//! [`run`] carries out a list of items on all CPUs and sums the counts. The order of the items does
 //! not change the result.
 
 mod faulty;
@@ -36,7 +36,7 @@ use crate::world::World;
 pub use features::{Feature, Met, PAIRS};
 pub use silent::Silent;
 
-/// A piece of work of a sweep.
+/// An item of work of a sweep.
 #[derive(Clone, Copy, Debug)]
 pub enum Work {
     /// The script of a seed under a profile.
@@ -73,11 +73,11 @@ pub struct Totals {
     pub bitmap_seeds: u64,
     /// Number of power cuts and process crashes in scripts with a bitmap.
     pub bitmap_points: u64,
-    /// Number of times that disks had no space for some seconds.
+    /// Number of periods of some seconds in which disks had no space.
     pub lacks: u64,
     /// Number of scripts in which a re-added member and a fresh one were rebuilt together.
     pub rebuilt_beside: u64,
-    /// Number of scripts by the pairs of features that they combine.
+    /// Number of scripts that combine each pair of features.
     pub met: Met,
     /// Number of client requests that were answered.
     pub requests: u64,
@@ -112,8 +112,8 @@ pub struct Totals {
     pub stops: u64,
     /// Number of distinct states of short scripts in which the power was cut.
     pub scope_states: u64,
-    /// Power cuts, by their circumstances. A small scope cuts the power several times in each of
-    /// its states, or crashes the process there.
+    /// Counts of power cuts, by their circumstances. A small scope cuts the power or crashes the
+    /// process several times in each of its states.
     pub coverage: Coverage,
     /// Counts of checks in scripts that accepted content which clients' writes alone do not explain
     /// (excuses).
@@ -135,17 +135,17 @@ pub struct Totals {
     pub failing: Vec<(Profile, u64)>,
 }
 
-/// Number of failures that are tolerated among `scripts` scripts of new seeds: one in 1,000. Such
-/// failures are as old as the code that has the bug, and each is reported and stored. A change that
+/// Number of failures that are tolerated among `scripts` scripts of new seeds: one in 1,000. So few
+/// failures come from bugs that the code already had; each is reported and stored. A change that
 /// breaks something makes more scripts fail. A failure that breaks a promise about data
-/// ([`crate::kept::Kept::breaks_data`]) is not tolerated.
+/// ([`crate::kept::Kept::breaks_data`]) is never tolerated.
 #[must_use]
 pub fn fresh_failures_max(scripts: u64) -> u64 {
     scripts / 1000
 }
 
 impl Work {
-    /// Work for the `seeds` seeds from `first` on under each profile, and for a twenty-fifth as
+    /// Items for the `seeds` seeds from `first` on under each profile, and for a twenty-fifth as
     /// many numbers of each other kind. A load takes as much CPU time as a hundred scripts.
     #[must_use]
     pub fn of_sweep(first: u64, seeds: u64) -> Vec<Self> {
@@ -162,7 +162,7 @@ impl Work {
         scopes.chain(loads).chain(silent).chain(straight).chain(scripts).collect()
     }
 
-    /// Carries out this piece of work.
+    /// Carries out this item of work.
     #[must_use]
     pub fn run(self) -> Totals {
         match catch_unwind(AssertUnwindSafe(|| self.perform())) {
@@ -220,8 +220,9 @@ impl Work {
         Totals { failures: vec![format!("{text}{again}")], failing, ..Totals::default() }
     }
 
-    /// Work with this name: that of a profile, `scope`, `steady`, `faulty` or `silent`. `scope`,
-    /// `steady` and `faulty` may have the prefix `straight-`. `None` if nothing has the name.
+    /// Work of the kind with this name: the name of a profile, `scope`, `steady`, `faulty` or
+    /// `silent`. `scope`, `steady` and `faulty` may have the prefix `straight-`. `None` if no kind
+    /// has this name.
     #[must_use]
     pub fn named(name: &str, number: u64) -> Option<Self> {
         match name {
@@ -277,15 +278,15 @@ impl Totals {
         self.failing.extend(other.failing);
     }
 
-    /// Number of power cuts and process crashes, after each of which the content was verified.
+    /// Number of power cuts and process crashes. The content was verified after each of them.
     #[must_use]
     pub fn crash_points(&self) -> u64 {
         self.coverage.points + self.kills
     }
 }
 
-/// Carries out all work on a number of threads. After each piece, `progress` receives the number of
-/// finished pieces and the totals so far.
+/// Carries out all work on `threads` threads. After each item, `progress` receives the number of
+/// finished items and the totals so far.
 #[must_use]
 pub fn run(work: &[Work], threads: usize, progress: &(dyn Fn(usize, &Totals) + Sync)) -> Totals {
     let next = AtomicUsize::new(0);
@@ -406,7 +407,8 @@ fn ask(rng: &mut Rng, blocks: u64, fua: u64) -> (RequestOp, ByteRange, Flags) {
     }
 }
 
-/// Smallest number of members of an array in a sweep: at least three, so that two hold data.
+/// Smallest number of members of an array of this level in a sweep: at least three, so that two
+/// hold data.
 fn members_min(level: Level) -> usize {
     level.row().members_min.max(3) as usize
 }

@@ -1,8 +1,9 @@
 //! Generator of members that are absent at one start and are there again at the next.
 //!
-//! A superblock update is cut off in the middle, and the array starts without a member that may
-//! have been ahead of the others. Without it, writes begin the next update, which is cut off too.
-//! At the next start the member is back, with an update count that may equal that of the others.
+//! A superblock update is interrupted, and the array starts without a member that may have a newer
+//! superblock than the others. Writes to the array without this member begin the next update, which
+//! is interrupted too. At the next start the member is back, and its update count may equal that of
+//! the others.
 
 use super::ScriptStep;
 use super::draw::Draw;
@@ -11,7 +12,8 @@ use crate::crash::CutMode;
 impl Draw {
     /// Adds the steps of a member's absence, which precede the profile's other steps.
     pub(super) fn absences(&mut self, steps: &mut Vec<ScriptStep>) {
-        // Of members with equal update counts, the assembly may prefer the first.
+        // The first member is drawn often, because the assembly may prefer it among members with
+        // equal update counts.
         let first = self.absences.percent(50);
         let disk = if first { 0 } else { self.absences.index(self.members) };
         if !self.may_hurt(disk) {
@@ -21,7 +23,8 @@ impl Draw {
             let sleep = self.absences.pick(&[1, 400, 400, 3500]);
             steps.extend([ScriptStep::Finish, ScriptStep::Sleep(sleep)]);
             self.writes(steps);
-            // Some of the superblocks are written, and on some members a flush comes before that.
+            // The requests that complete are a part of the superblock update, including flushes
+            // that precede superblock writes on some members.
             let some = 3 * self.members as u64;
             steps.extend([ScriptStep::Steps(self.absences.below(some) as u32)]);
             steps.push(ScriptStep::Away(disk));

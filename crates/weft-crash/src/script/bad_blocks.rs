@@ -1,9 +1,9 @@
 //! Generator of scripts that rebuild a member while others cannot be read everywhere.
 //!
 //! Some sectors become unreadable on so many of the remaining members that the stripe loses a
-//! block. A member is then replaced. Its recovery records bad blocks and ends; clients write over
-//! some of them; the array is stopped and started, and members return. The generator has a random
-//! stream of its own.
+//! block. A member is then replaced. The recovery of its slot records bad blocks and ends; clients
+//! write over some of them; the array is stopped and started, and members return. The generator has
+//! a random stream of its own.
 
 use weft_engine::{Flags, RequestOp, SyncAction};
 
@@ -14,9 +14,10 @@ use crate::volumes::ARRAY;
 impl Draw {
     /// Adds the steps of the rebuild, which precede the profile's other steps.
     pub(super) fn bad_blocks(&mut self, steps: &mut Vec<ScriptStep>) {
-        // A cache keeps the pages of rows that cannot be written, and a stop is refused then.
+        // There is no write-back cache, because it would keep the pages of stripes that cannot be
+        // written, and the array would refuse to stop.
         self.options.write_back = None;
-        // Of content that was never written nothing can be lost.
+        // Only written content can be lost.
         let filled = self.size.min(FILLED_MAX);
         for start in (0..filled).step_by(65_536) {
             let (op, flags, len) = (RequestOp::Write, Flags::NONE, (filled - start).min(65_536));
@@ -24,7 +25,7 @@ impl Draw {
             steps.push(ScriptStep::Ask { volume: ARRAY, client, op, start, len, flags });
         }
         steps.push(ScriptStep::Finish);
-        // An engine that starts has nothing in its stripe cache.
+        // A new engine starts with an empty stripe cache.
         if self.bad.percent(80) {
             steps.extend([ScriptStep::Stop, ScriptStep::Stopped]);
         }

@@ -1,11 +1,11 @@
 //! Generator of a bare volume beside the array: its clients' requests and its disk's failures.
 //!
-//! The clients are those of the array, so that both volumes share credit and frames, as they share
-//! the write-back cache. In a third of the scripts the disk fails occasionally, which must not
-//! affect the array. The generator has a random stream of its own.
+//! The clients of the array also use the bare volume, so that both volumes share credit and frames,
+//! in addition to the write-back cache. In a third of the scripts requests of the disk fail
+//! occasionally, which must not affect the array. The generator has a random stream of its own.
 //!
-//! A second array in place of the bare volume is drawn in the same way; the disk that fails, in any
-//! script, is its first member.
+//! A second array in place of the bare volume is drawn in the same way, except that in every script
+//! requests of its first member may fail.
 
 use weft_engine::{Fault, Flags, RequestOp};
 use weft_units::rng::Rng;
@@ -43,7 +43,8 @@ impl Draw {
             }
             50..=53 => steps.push(ScriptStep::Drain(BARE)),
             54..=56 if !self.options.bare || self.options.seed.is_multiple_of(3) => {
-                // A second array without space refuses writes, and may not be stopped.
+                // A second array never lacks space, because it would refuse writes and could not be
+                // stopped.
                 let third = if self.options.bare { Fault::NoSpace } else { Fault::Gone };
                 let fault = self.bare.pick(&[Fault::Io, Fault::Io, third]);
                 let (after, how) = (self.bare.below(6), Planned::Once(fault));

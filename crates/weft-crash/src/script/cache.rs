@@ -1,5 +1,4 @@
-//! Generator of the configuration of the write-back cache: its size, which is small, and its
-//! throttle.
+//! Generator of the configuration of the write-back cache: a small size, and its throttle.
 
 use weft_engine::WriteBackConfig;
 use weft_engine::page_cache::Kernel;
@@ -29,8 +28,8 @@ pub(super) fn draw_throttle(rng: &mut Rng, options: &mut Options) {
     options.knobs.pool.throttle = kernel.map(|(_, kernel)| *kernel);
 }
 
-/// Adds a write-back cache and its throttle in a sixth of the scripts. The random stream is one of
-/// its own, so that whether a script has a cache depends on nothing else that is drawn.
+/// Adds a write-back cache and its throttle in a sixth of the scripts. The random stream is
+/// separate, so that the cache of a script does not depend on other draws.
 pub(super) fn add_to_some(options: &mut Options) {
     let mut rng = Rng::new(options.seed ^ 0xcac4);
     if rng.below(6) == 0 {

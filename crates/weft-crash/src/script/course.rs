@@ -49,7 +49,7 @@ impl<'a> Course<'a> {
     /// that is carried out, or the number of steps at the end.
     pub(super) fn perform(mut self, at: &mut usize) -> Result<Report, Violation> {
         (self.plant)(&mut self.world);
-        // The client number of a closed connection is not used again.
+        // Current number of each client. The number of a closed connection is not used again.
         let mut names = [1, 2, 3];
         for (index, step) in self.script.steps.iter().enumerate() {
             *at = index;
@@ -72,8 +72,8 @@ impl<'a> Course<'a> {
             self.hurt.extend(member);
             self.give_up();
             self.count_rebuilds();
-            // The assembly was refused, as may happen if more members were hurt than the level
-            // survives.
+            // The assembly was refused. A refusal is allowed if more members were hurt than the
+            // level survives.
             if !self.world.is_running() {
                 break;
             }
@@ -129,7 +129,8 @@ impl<'a> Course<'a> {
             }
             ScriptStep::Return(disk) => {
                 if world.is_out(disk) && !world.disks[disk].faults.gone {
-                    // The bitmap tells what the disk misses, if its superblock can be believed.
+                    // With a bitmap and a readable superblock, the disk keeps its content, and only
+                    // the columns that it missed are copied.
                     let with_bitmap = world.options.bitmap.is_some();
                     let own = if with_bitmap { world.record.of(disk).cloned() } else { None };
                     world.add(disk, own.map(Box::new));
@@ -260,8 +261,8 @@ impl<'a> Course<'a> {
         self.report.rebuilt_beside = u64::from(both && volume.sync_action == SyncAction::Recover);
     }
 
-    /// Ends the run if torn superblocks made the array lose more members than the level survives:
-    /// nothing is promised then.
+    /// Ends the run if torn superblocks made the array lose more members than the level survives,
+    /// because nothing is promised for such an array.
     fn give_up(&mut self) {
         if self.script.assembles && self.world.is_running() && self.lost_too_many() {
             self.world.coverage.given_up += 1;
@@ -286,8 +287,8 @@ impl<'a> Course<'a> {
             return Ok(());
         }
         let answer = self.world.take_answer(ticket);
-        // The stop may fail to record the clean state, or to write pages of the cache: for lack of
-        // space, or beyond the promises.
+        // A stop may fail to record the clean state or to write pages of the cache, if members lack
+        // space or faults exceed the promises.
         let refused = match &answer {
             Some(Err(ReplyError::NoSpace)) => true,
             Some(Err(ReplyError::Unwritten(it))) if it.error == ReplyError::NoSpace => true,
@@ -299,7 +300,8 @@ impl<'a> Course<'a> {
             return fail(&mut self.world, Violation::new("I11 exactly once", message));
         }
         if self.script.within_promises && !refused {
-            // A disk that the assembly left out keeps what it says.
+            // Disks that are not members of the engine do not count: their superblocks keep an
+            // older state.
             let of_members = self.world.record.without(|disk| self.world.is_out(disk));
             let knows = self.world.snapshot().volumes[0].resync_from;
             let says = of_members.dirty_from();
@@ -324,16 +326,16 @@ impl<'a> Course<'a> {
         self.restart(false)
     }
 
-    /// Starts a new engine from the media. If the assembly may be refused and is, no engine runs
-    /// afterwards.
+    /// Starts a new engine from the media. No engine runs afterwards if the assembly is refused and
+    /// the script allows a refusal.
     fn begin(&mut self, read_only: bool) -> Result<(), Violation> {
         if self.world.failure().is_some() {
             return Ok(());
         }
         have_space(&mut self.world);
         self.come_and_go();
-        // A single member assembles as a mirror, however old its content is; only the torn
-        // superblocks of the others show that something is missing.
+        // A mirror assembles from a single member, however old its content; only the torn
+        // superblocks of the other members show that newer content is missing.
         if self.script.assembles && !self.world.array.has_parity() && self.lost_too_many() {
             self.world.coverage.given_up += 1;
             return Ok(());
@@ -353,8 +355,8 @@ impl<'a> Course<'a> {
         Ok(())
     }
 
-    /// Makes the disks that were absent at the last start present again, and removes those that are
-    /// to be absent at this one.
+    /// Makes the disks present again that were absent at the last start, and takes away the disks
+    /// that are to be absent at this start.
     fn come_and_go(&mut self) {
         if self.absent.is_empty() && self.away.is_empty() {
             return;
@@ -375,7 +377,7 @@ impl<'a> Course<'a> {
     fn restart(&mut self, read_only: bool) -> Result<(), Violation> {
         self.begin(read_only)?;
         if self.world.is_running() && self.world.failure().is_none() {
-            // A disk that stalls also stalls for the next engine.
+            // A disk that stalled under the last engine still stalls.
             if stalls(&self.world) {
                 self.world.idle(STALL);
             }
@@ -455,8 +457,8 @@ impl<'a> Course<'a> {
         Ok(())
     }
 
-    /// Checks that a resync that is needed starts, and ends within [`SYNCED_WITHIN`] (I13). Waits
-    /// for the superblock of a rebuilt member, which had no space when the rebuild ended.
+    /// Checks that a necessary resync starts and ends within [`SYNCED_WITHIN`] (I13). Also waits
+    /// for the superblock of a member that had no space for it when its rebuild ended.
     fn run_syncs(&mut self) {
         let begun = self.world.now;
         while self.world.failure().is_none() {
@@ -490,8 +492,8 @@ impl<'a> Course<'a> {
     }
 }
 
-/// Time for which the disks that stall keep silent at a step `finish`, before their stall may be
-/// ended: longer than the knob `read_around`, so that reads avoid them.
+/// Time for which stalled disks stay silent at a step `finish` before their stall may end: longer
+/// than the knob `read_around`, so that reads avoid these disks.
 const STALL: Span = Span::secs(5);
 
 /// Longest time that a resync may take once members answer, on arrays as small as those of scripts.
@@ -528,8 +530,8 @@ fn change(world: &mut World, step: ScriptStep) {
     world.settle();
 }
 
-/// Carries out a step that plants a fault of a disk, or that ends the fault if the step toggles it
-/// and the disk has it already.
+/// Carries out a step that plants a fault of a disk. A step that toggles a fault ends it if the
+/// disk already has it.
 fn fault(world: &mut World, step: ScriptStep) {
     let first = |disk: usize| world.array.data_offset[disk].0;
     match step {
@@ -588,8 +590,8 @@ fn stalls(world: &World) -> bool {
     world.disks.iter().any(|disk| !disk.can_complete())
 }
 
-/// Completes everything that is possible without the disks that stall. If client requests are still
-/// unanswered afterwards, ends the stalls and completes the rest.
+/// Completes all requests that do not need a stalled disk. If client requests are still unanswered
+/// afterwards, ends the stalls and completes the rest.
 fn finish(world: &mut World, order: Order) {
     if stalls(world) {
         world.idle(STALL);

@@ -1,10 +1,10 @@
-//! Generator of drains: an administrator has all dirty pages of the write-back cache written while
-//! clients continue.
+//! Generator of drains: an administrator requests that all dirty pages of the write-back cache are
+//! written, while clients continue.
 //!
-//! A drain may be at any step, and is often right before the process crashes: nothing that was
-//! acknowledged before the drain was requested may be lost then. On RAID 6, and on mirrors of three
-//! copies, the administrator also starts the action `correct` occasionally. The generator has a
-//! random stream of its own.
+//! A drain may come before any step, and often comes right before a process crash, which must not
+//! lose any write that was acknowledged before the drain was requested. On RAID 6, and on mirrors
+//! of three copies, the administrator also starts the action `correct` occasionally. The generator
+//! has a random stream of its own.
 
 use weft_engine::SyncAction;
 use weft_units::rng::Rng;

@@ -25,8 +25,8 @@ const BYTES_EVERY: u64 = 8;
 /// Generator of the steps of a script.
 pub(super) struct Draw {
     rng: Rng,
-    /// Separate random stream for [`Profile::more`], so that `rng` draws the same with and without
-    /// it.
+    /// Separate random stream for [`Profile::more`], so that `rng` draws the same values with and
+    /// without these features.
     more: Rng,
     /// Separate random stream for [`Self::before_a_cut`].
     around: Rng,
@@ -59,7 +59,7 @@ pub(super) struct Draw {
     /// Separate random stream for [`Profile::mixed`].
     pub(super) mixed: Rng,
     pub(super) profile: Profile,
-    /// Options of the array. They determine which losses it survives.
+    /// Options of the array, which determine the losses that it survives.
     pub(super) options: Options,
     array: Array,
     pub(super) members: usize,
@@ -75,7 +75,7 @@ pub(super) struct Draw {
     pub(super) size: u64,
     /// Byte offsets near which most requests are, so that requests overlap.
     hot: Vec<u64>,
-    /// Disks that faults were drawn for.
+    /// Disks for which faults were drawn.
     hurt: Vec<usize>,
     pub(super) spares: usize,
     /// Steps until a stop that was requested is completed; `None` if no stop was requested.
@@ -173,7 +173,7 @@ impl Draw {
         let array = Array::new(options.array_layout(), Vec::new());
         let (spares, members, chunk) = (options.spares, options.members, options.chunk);
         let parities = losses_max(&array);
-        // The size of the data that every member has, even if some members have more.
+        // Members of unequal size have at least this many data sectors each.
         let columns = chunk.0 * options.full_stripes;
         let size = array.layout.array_size().bytes().0;
         Self {
@@ -250,8 +250,8 @@ impl Draw {
         let asks =
             matches!(step, ScriptStep::Ask { op: RequestOp::Write | RequestOp::WriteZeroes, .. });
         if asks && self.more.percent(10) {
-            // If nothing is outstanding, the array is just being marked clean when the request
-            // arrives.
+            // After a step `finish` nothing is outstanding, and the request may arrive while the
+            // array is being marked clean.
             if self.more.percent(70) {
                 steps.push(ScriptStep::Finish);
             }
@@ -260,7 +260,7 @@ impl Draw {
                 steps.push(self.flushes());
             }
         }
-        // A cut while superblocks are being written.
+        // With these steps the cut comes while superblocks are being written.
         if matches!(step, ScriptStep::Cut(_) | ScriptStep::Look(_)) && self.more.percent(4) {
             steps.extend([ScriptStep::Finish, ScriptStep::Wait(400), self.flushes()]);
         }
@@ -293,8 +293,8 @@ impl Draw {
         }
     }
 
-    /// Adds steps that fail members, in random order. A member that the array cannot lose is passed
-    /// over, and of the others one in ten.
+    /// Adds steps that fail members, in random order. Members that the array cannot lose are
+    /// skipped, and so is one in ten of the others.
     fn lose_all_but_the_last(&mut self, steps: &mut Vec<ScriptStep>) {
         let mut disks: Vec<usize> = (0..self.members).collect();
         while !disks.is_empty() {
@@ -344,8 +344,8 @@ impl Draw {
     /// and is re-added.
     fn before_with_bits(&mut self, steps: &mut Vec<ScriptStep>) {
         match self.bits.below(100) {
-            // Two runs of the bitmap's daemon, a second apart. The requests of the first complete;
-            // those of the second complete only in part.
+            // Two runs of the bitmap's daemon, a second apart. All requests of the first run
+            // complete, and some of the second.
             0..=5 => {
                 steps.extend([ScriptStep::Finish, ScriptStep::Sleep(1100), ScriptStep::Wait(1100)]);
                 let after = self.bits.below(3 * self.members as u64) as u32;
@@ -433,8 +433,8 @@ impl Draw {
         }
     }
 
-    /// A step that completes about as many requests as there are members. The next step then comes
-    /// while the last flushes or superblock writes before the clean state are outstanding.
+    /// A step that completes about as many requests as there are members, so that at the next step
+    /// the last flushes or superblock writes before the clean state are outstanding.
     fn flushes(&mut self) -> ScriptStep {
         let (from, to) = (self.members - self.parities, self.members + self.spares);
         ScriptStep::Steps((from + self.more.index(to - from + 1)) as u32)
@@ -662,7 +662,8 @@ fn losses_max(array: &Array) -> usize {
     }
 }
 
-/// Draws the options of a script, without those that additional features of a [`Profile`] draw.
+/// Draws the options of a script, except for options that the additional features of a [`Profile`]
+/// draw.
 fn draw_options(rng: &mut Rng, seed: u64, profile: Profile) -> Options {
     let mut options = draw_shape(rng);
     let chunk = options.chunk;
@@ -672,12 +673,12 @@ fn draw_options(rng: &mut Rng, seed: u64, profile: Profile) -> Options {
     options.full_stripes = if chunk.0 > 32 { 4 } else { 12 };
     options.defer_computes = rng.percent(50);
     options.assume_clean = rng.percent(80);
-    // The seed decides this without a draw, so that older seeds keep their meaning.
+    // The seed itself decides, without a draw, so that older seeds keep their meaning.
     if seed % 5 == 3 {
         options.knobs.stripe_cache_form = CacheForm::Of2008;
     }
-    // This is not drawn either. A sample of the seeds has all bytes; with tags the results are the
-    // same (`tests/all/payload.rs`).
+    // The seed decides here too. A sample of the seeds has complete payload; with tags the results
+    // are the same (`tests/all/payload.rs`).
     let bytes = seed.is_multiple_of(BYTES_EVERY);
     options.payload = if bytes { PayloadMode::Bytes } else { PayloadMode::Tags };
     options.logical_block = if rng.percent(80) { 512 } else { 4096 };
@@ -709,8 +710,8 @@ fn draw_media(rng: &mut Rng, options: &mut Options) {
     let versions = [Version::V1_2, Version::V1_2, Version::V1_0, Version::V1_1, Version::V0_90];
     options.version = rng.pick(&versions);
     options.spares = rng.pick(&[0, 0, 0, 1, 2]);
-    // With these numbers the roles fill one, two or eight sectors, and some changes of roles touch
-    // two sectors.
+    // With these numbers the table of roles fills one, two or eight sectors, and some changes of
+    // roles touch two sectors.
     if options.version != Version::V0_90 {
         options.first_number = rng.pick(&[0, 0, 0, 126, 129, 1900]);
     }

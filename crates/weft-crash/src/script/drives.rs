@@ -10,8 +10,8 @@ use weft_units::rng::Rng;
 use super::{cache, mixed};
 use crate::options::Options;
 
-/// Adds drives and a flush rule to the options, a write-back cache and clients of different classes
-/// in some of the scripts, and removes the bitmap in some.
+/// Adds drives and a flush rule to the options. In some of the scripts, also adds a write-back
+/// cache and clients of different classes, or removes the bitmap.
 pub(super) fn draw(rng: &mut Rng, options: &mut Options) {
     let names: Vec<&'static str> = models().iter().map(|(name, _)| *name).collect();
     let count = if rng.percent(50) { 1 } else { 2 + rng.index(options.members) };

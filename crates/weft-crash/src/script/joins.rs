@@ -1,9 +1,10 @@
-//! Generator of members that join at any step of a superblock update, with an end soon afterwards.
+//! Generator of members that join during a superblock update, soon followed by a power cut or
+//! process crash.
 //!
 //! A member leaves and some time passes, so that the array is marked clean and bits of the bitmap
 //! are cleared. Writes start the next superblock update. After some of its requests have completed,
-//! a member is added, re-added or returned. After some more, the power is cut or the process
-//! crashes.
+//! a member is added, re-added or returned. After some more requests, the power is cut or the
+//! process crashes.
 
 use super::ScriptStep;
 use super::draw::Draw;

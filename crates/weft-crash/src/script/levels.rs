@@ -1,4 +1,4 @@
-//! Levels of the arrays that are drawn: a level is drawn as often as a list names it.
+//! Lists of the levels that are drawn; a level is drawn as often as its list names it.
 //!
 //! Seeds keep their meaning only while the lists stay as they are. All other properties of a level,
 //! such as numbers of members and layouts, are read from its row of

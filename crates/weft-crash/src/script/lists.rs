@@ -1,8 +1,8 @@
 //! Lists of the knobs that scripts draw, with their values from the engine's knob table.
 //!
-//! The order of a list decides what a seed draws. Each list therefore has its knobs in the order in
-//! which they were added to it. A new knob of the table comes last in the lists for which its entry
-//! has values, without a change here.
+//! The order of a list determines the draws of a seed. Each list therefore has its knobs in the
+//! order in which they were added to it. A new knob of the table comes last in the lists for which
+//! its entry has values, without a change here.
 
 use std::sync::LazyLock;
 
@@ -27,7 +27,7 @@ pub(super) static STEPS: LazyLock<Vec<(&str, &str)>> = LazyLock::new(|| {
     pairs
 });
 
-/// Knobs of member queues, with values that make requests wait and be sorted.
+/// Knobs of member queues, with values that make requests wait and get sorted.
 pub(super) static QUEUES: LazyLock<Vec<Drawn>> =
     LazyLock::new(|| list(&QUEUES_ORDER, |draws| draws.queues));
 
@@ -135,7 +135,7 @@ mod tests {
 
     use super::*;
 
-    /// Whether a knob has values to draw or a reason why it has none, and not both.
+    /// Whether a knob has either values to draw or a reason why it has none.
     fn is_settled(draws: &Draws) -> bool {
         let values = Draws { unlisted: "", ..*draws };
         (values == Draws::NONE) != draws.unlisted.is_empty()
@@ -174,7 +174,7 @@ mod tests {
     }
 
     /// Every list has all schedulers, because each list combines them with other features. Other
-    /// words may be in one list alone.
+    /// values need to be in only one list.
     #[test]
     fn each_list_of_schedulers_has_every_one() {
         let lacking = |list: &[&str]| {

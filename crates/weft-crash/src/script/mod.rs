@@ -75,7 +75,7 @@ pub struct Report {
     pub kills: u64,
     /// Number of read-only starts, each of which must write nothing.
     pub looks: u64,
-    /// Number of times that disks had no space for some seconds ([`ScriptStep::LackSpace`]).
+    /// Number of periods of some seconds in which disks had no space ([`ScriptStep::LackSpace`]).
     pub lacks: u64,
     /// 1 if a re-added member and a fresh one were rebuilt together, otherwise 0.
     pub rebuilt_beside: u64,

@@ -1,9 +1,10 @@
-//! Generator of runs of the write-back cache that are written in several parts, of which one fails.
+//! Generator of runs of dirty pages that the write-back cache writes in several parts, one of which
+//! fails.
 //!
-//! A run of dirty pages has several parts if one of its pages is replaced on the volume while the
-//! run waits for that page: here by a FUA write, with a flush right behind it. One of the parts
-//! then fails: the bare volume's disk fails a single operation, or a member of the array has no
-//! space. The generator has a random stream of its own.
+//! A run of dirty pages is split if a FUA write replaces one of its pages on the volume while the
+//! run waits for this page. Here a flush follows the FUA write at once. One of the parts then
+//! fails: the bare volume's disk fails a single operation, or a member of the array has no space.
+//! The generator has a random stream of its own.
 
 use weft_engine::{Fault, Flags, RequestOp};
 use weft_units::VolumeId;
@@ -34,7 +35,8 @@ impl Draw {
         if !self.parts.percent(15) {
             return;
         }
-        // Without a failure, the pages that failed before are tried again, and no run is delayed.
+        // Pages that failed before are written again while no fault is planned, so that no earlier
+        // failure delays the run.
         steps.extend([ScriptStep::Finish, ScriptStep::Sleep(1100)]);
         if self.parts.percent(60) {
             let disk = self.members + self.options.spares;

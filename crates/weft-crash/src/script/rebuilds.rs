@@ -2,9 +2,9 @@
 //!
 //! One member is replaced and partly rebuilt, then a second one is replaced, so that their recovery
 //! offsets differ. Clients write meanwhile, mostly below the larger offset, and the power is cut or
-//! the process crashes. Members have more recovery units than may be in flight at once, so that a
-//! recovery has a middle, with some units done, some in flight and some left. The generator has a
-//! random stream of its own.
+//! the process crashes. Members have more recovery units than may be in flight at once, so that in
+//! the middle of a recovery some units are done, some are in flight and some are left. The
+//! generator has a random stream of its own.
 //!
 //! If the array has a bitmap, in half of the scripts one of the two members is re-added by the
 //! bitmap, while the other one is fresh and has to be copied as a whole.
@@ -58,7 +58,8 @@ impl Draw {
             steps.push(ScriptStep::Sleep(self.rebuilds.pick(&[1, 400, 3500])));
         }
         let Some((first, second)) = self.two_members() else { return };
-        // Recovery units that a new member has when the second member fails, in most scripts.
+        // Number of recovery units that the first new member has when the second member fails, in
+        // most scripts.
         let units = self.options.full_stripes;
         let done = units * (20 + self.rebuilds.below(75)) / 100;
         if self.profile.bitmaps && self.rebuilds.percent(50) {
@@ -81,8 +82,8 @@ impl Draw {
         self.is_replaced(first, steps);
         let completions = done * (3 + self.rebuilds.below(18)) / 10;
         self.some_completions(completions, steps);
-        // A recovery that is running continues without the second member; one that starts anew
-        // includes both.
+        // A running recovery continues without the second member; a recovery that starts anew
+        // includes both members.
         let way = self.rebuilds.below(10);
         if way < 7 {
             steps.extend([ScriptStep::Sync(SyncAction::Frozen), ScriptStep::Finish]);
@@ -96,15 +97,15 @@ impl Draw {
         }
     }
 
-    /// Adds steps in which two members leave and writes are missed. Then one of them is re-added by
-    /// the bitmap and a blank disk takes the slot of the other.
+    /// Adds steps in which two members leave and miss writes. Then one of them is re-added by the
+    /// bitmap, and a blank disk takes the slot of the other.
     fn is_re_added_beside_a_fresh_one(
         &mut self,
         first: usize,
         second: usize,
         steps: &mut Vec<ScriptStep>,
     ) {
-        // Only bits of what is written from now on are set then.
+        // After this pause, only the bits of later writes are set.
         if self.rebuilds.percent(70) {
             steps.extend([ScriptStep::Finish, ScriptStep::Sleep(3500)]);
         }
@@ -129,8 +130,8 @@ impl Draw {
         }
     }
 
-    /// Adds steps that end the rebuilds in their middle: writes below the offset that the first one
-    /// has reached, after `done` of its units, and a power cut or crash.
+    /// Adds steps that end the rebuilds in their middle: writes below the offset that the first
+    /// rebuild has reached, `done` recovery units, and a power cut or process crash.
     fn end_in_the_middle(&mut self, done: u64, steps: &mut Vec<ScriptStep>) {
         let units = self.options.full_stripes;
         let rest = self.rebuilds.below(units / 4);

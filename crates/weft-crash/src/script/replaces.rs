@@ -1,7 +1,7 @@
 //! Generator of scripts in which members are replaced while they work.
 //!
-//! Clients write while the member is copied to a spare. Meanwhile the member that is replaced
-//! cannot be read everywhere, or it, its replacement or another member fails; the array is stopped,
+//! Clients write while the member is copied to a spare. During the copy, sectors of the member are
+//! unreadable, or the member, its replacement or another member fails. Then the array is stopped,
 //! the power is cut or the process crashes. The generator has a random stream of its own.
 
 use weft_engine::Fault;
@@ -27,7 +27,8 @@ impl Draw {
     /// Adds the steps of the replacements, which precede the profile's other steps.
     pub(super) fn replaces(&mut self, steps: &mut Vec<ScriptStep>) {
         if self.profile.cuts == 0 {
-            // A cache keeps the pages of rows that cannot be written, and a stop is refused then.
+            // There is no write-back cache, because it would keep the pages of stripes that cannot
+            // be written, and the array would refuse to stop.
             self.options.write_back = None;
         }
         self.some_writes(1, 8, steps);
@@ -40,7 +41,8 @@ impl Draw {
             if !self.may_hurt(disk) {
                 continue;
             }
-            // Otherwise a spare of the array is taken, if there is one.
+            // A spare of the array is used, unless there is none or a disk is added for the
+            // replacement.
             let mut spare = self.members;
             if self.spares == 0 || self.replaces.percent(30) {
                 steps.extend([ScriptStep::Add, ScriptStep::Finish]);
@@ -56,7 +58,7 @@ impl Draw {
             if self.profile.cuts > 0 {
                 self.meets_a_fault(disk, spare, steps);
             } else {
-                // The replacement records what is lost, before anything reads it.
+                // The replacement records the lost blocks before any client reads them.
                 steps.push(ScriptStep::Sleep(3500));
             }
             self.some_writes(0, 4, steps);
@@ -82,8 +84,9 @@ impl Draw {
         for _ in 0..1 + self.replaces.below(3) {
             let column = self.replaces.below(self.columns);
             let with_others = self.profile.cuts == 0 && self.replaces.percent(50);
-            // What is written where every drive loses it is on the replacement only, which then
-            // records that nothing gives it.
+            // A sector is not unreadable for good if other members lose it too: newly written data
+            // would then be on the replacement only, which would record it as lost because no other
+            // member supplies it.
             let dead = !with_others && self.replaces.percent(40);
             steps.push(ScriptStep::BadRead { disk, column, dead });
             let mut others: Vec<usize> = (0..self.members).filter(|it| *it != disk).collect();

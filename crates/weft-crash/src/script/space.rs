@@ -1,9 +1,10 @@
-//! Lack of space for seconds: the array must notice when its members have space again.
+//! Lack of space for some seconds, and the check that the array notices when its members have space
+//! again.
 //!
-//! Clients continue meanwhile, and may receive errors for lack of space. Once there is space again
-//! these errors must end: within [`NOTICED_WITHIN`] every write and flush succeeds, and the volume
-//! reports that it has space. No member may fail, because the lack was shorter than
-//! `no_space_wait`, which counts anew for each lack of space.
+//! Clients continue meanwhile, and may receive errors for lack of space. Once there is space again,
+//! these errors must end within [`NOTICED_WITHIN`] seconds: every write and flush then succeeds,
+//! and the volume reports that it has space. No member may fail, because the lack was shorter than
+//! `no_space_wait`, which starts anew with each lack of space.
 
 use weft_engine::{Flags, MemberState, ReplyError, RequestOp};
 use weft_units::{ByteRange, Span};

@@ -33,8 +33,8 @@ pub enum ScriptStep {
     Bitmap(Option<u64>),
     /// The power is cut. After a restart everything is read.
     Cut(CutMode),
-    /// The power is cut. Soon after the restart it is cut again, or an administrator stops the
-    /// array. After another restart everything is read.
+    /// The power is cut. Soon after the restart the power is cut again, or an administrator stops
+    /// the array. After another restart everything is read.
     CutAgain {
         /// Rule that decides what survives each cut.
         mode: CutMode,
@@ -65,8 +65,8 @@ pub enum ScriptStep {
     },
     /// An administrator declares the disk with this number failed.
     FailDisk(usize),
-    /// An administrator re-adds a removed disk. With a bitmap only the columns that it misses are
-    /// copied.
+    /// An administrator re-adds a removed disk. With a bitmap, only the columns that the disk
+    /// missed are copied.
     ReAdd(usize),
     /// A sector becomes unreadable, for good or until it is written.
     BadRead {
@@ -91,10 +91,10 @@ pub enum ScriptStep {
         /// The sector, counted from the start of the disk's data area.
         column: u64,
     },
-    /// Outstanding operations complete until all requests are answered. If some requests cannot be
-    /// answered while a disk stalls, its stall ends.
+    /// Outstanding operations complete until all requests are answered. If requests need a disk
+    /// that stalls, the stall ends.
     Finish,
-    /// All further flushes of a disk fail, and so do operations that imply one.
+    /// All further flushes of a disk fail, including those of metadata writes.
     FlushError(usize),
     /// The process crashes while the power stays on. After a restart everything is read.
     Kill,
@@ -118,7 +118,7 @@ pub enum ScriptStep {
     NoSpace(usize),
     /// An administrator removes a failed disk.
     Remove(usize),
-    /// An administrator has a disk replaced by the first spare.
+    /// An administrator requests the replacement of a disk by the first spare.
     Replace(usize),
     /// An administrator adds a removed disk again, with its content.
     Return(usize),
@@ -137,12 +137,12 @@ pub enum ScriptStep {
     Sleep(u64),
     /// This many member requests or computations complete.
     Steps(u32),
-    /// A disk stalls, that is completes nothing, or stops stalling if it did.
+    /// A disk stalls (completes nothing), or ends its stall if it already stalls.
     Stall(usize),
     /// An administrator requests that the array is stopped.
     Stop,
-    /// A stop that was requested completes. Then the power is cut, and after a restart everything
-    /// is read. Without such a request the step does nothing.
+    /// A requested stop completes. Then the power is cut, and after a restart everything is read.
+    /// Without a requested stop the step does nothing.
     Stopped,
     /// An administrator starts or stops a resync, recovery, check or repair.
     Sync(SyncAction),
@@ -164,8 +164,8 @@ pub struct Profile {
     pub faults: bool,
     /// Whether some of the steps are commands of administrators.
     pub admin: bool,
-    /// Percentage of steps that trim, or that write zeros which may be discarded instead. If it is
-    /// 0, disks do not support discards.
+    /// Percentage of steps that trim, or that write zeros which may be discarded instead. With 0,
+    /// disks do not support discards.
     pub discards: u64,
     /// Percentage of steps that change a knob.
     pub knobs: u64,
@@ -175,10 +175,10 @@ pub struct Profile {
     /// have a random stream of their own, so that the seeds of older profiles keep their meaning.
     pub more: bool,
     /// Whether requests wait in the queues of members: schedulers and bounds on the requests at a
-    /// member are drawn. They have a random stream of their own.
+    /// member are drawn. These knobs have a random stream of their own.
     pub queues: bool,
-    /// Whether disks lie about flushes, at most as many as the level survives. Nothing is promised
-    /// about data then, but the array must assemble.
+    /// Whether disks lie about flushes, at most as many as the level survives. No promise then
+    /// covers data, but the array must assemble.
     pub lies: bool,
     /// Whether more disks may be hurt than the level survives; see
     /// [`crate::Options::data_promised`].
@@ -213,12 +213,12 @@ pub struct Profile {
     /// Whether the script starts with members that are replaced while they work, with faults, cuts
     /// and crashes in the middle. These steps have a random stream of their own.
     pub replaces: bool,
-    /// Whether members fail until the array cannot lose another one. Then flushes and superblock
-    /// writes of the remaining members fail, and occasionally their reads. These steps have a
-    /// random stream of their own.
+    /// Whether members fail until the array cannot lose another member. After that, flushes and
+    /// superblock writes of the remaining members fail, and occasionally their reads. These steps
+    /// have a random stream of their own.
     pub last_copy: bool,
-    /// Whether the array has a write-back cache that is drained occasionally, besides everything
-    /// else. Cache and drains have a random stream of their own.
+    /// Whether the array has a write-back cache that is drained occasionally, in addition to the
+    /// profile's other features. Cache and drains have a random stream of their own.
     pub drains: bool,
     /// Whether the write-back cache writes runs of several parts, one of which fails, on the array
     /// and on a bare volume beside it. These steps have a random stream of their own.
@@ -229,8 +229,8 @@ pub struct Profile {
     /// Whether a second array is served beside the array, in place of a bare volume.
     pub two_arrays: bool,
     /// Whether features are combined that other profiles draw separately, and with features that no
-    /// other profile draws: caches beside bitmaps and schedulers, every knob at run time. They have
-    /// a random stream of their own.
+    /// other profile draws: caches beside bitmaps and schedulers, every knob at run time. Such
+    /// features have a random stream of their own.
     pub mixed: bool,
     /// Whether drive models determine when requests are done. The models have a random stream of
     /// their own, which also chooses the cache, throttle, flush rule, classes and bitmap of such
@@ -440,8 +440,8 @@ impl Profile {
         Self { name, steps: 40, beyond: true, last_copy: true, ..self }
     }
 
-    /// Profiles of a write-back cache that is drained: with parity, then other levels; then the
-    /// same two for arrays with a bitmap and members that lack space.
+    /// Profiles of a write-back cache that is drained: levels with parity, then other levels; then
+    /// both again for arrays with a bitmap and members that lack space.
     pub const DRAINS: [Self; 4] = [
         Self::FAULTS_AND_CUTS.drains("drains"),
         Self::FAULTS_AND_CUTS.straight("").drains("straight-drains"),
@@ -453,7 +453,7 @@ impl Profile {
         Self { name, drains: true, ..self }
     }
 
-    /// Profiles of runs of the write-back cache of which only some parts can be written: with
+    /// Profiles in which only some parts of a run of the write-back cache can be written: with
     /// parity, then other levels.
     pub const PARTS: [Self; 2] =
         [Self::CUTS.parts("parts"), Self::CUTS.straight("").parts("straight-parts")];
@@ -496,8 +496,8 @@ impl Profile {
         Self { name, knobs: 3, queues: true, bitmaps: true, mixed: true, ..self }
     }
 
-    /// Profiles in which drive models time the requests: levels with parity, with faults and cuts;
-    /// mirrors, likewise; levels without parity.
+    /// Profiles in which drive models time the requests: levels with parity and mirrors, both with
+    /// faults and cuts; then all levels without parity, with many cuts.
     pub const DRIVES: [Self; 3] = [
         Self::FAULTS_AND_CUTS.bitmaps("").drives("drives"),
         Self::FAULTS_AND_CUTS.straight("").bitmaps("").drives("straight-drives"),
@@ -539,7 +539,8 @@ impl Profile {
 }
 
 impl ScriptStep {
-    /// Number of the disk that a step makes fail; `None` if it makes none fail.
+    /// Number of the disk that a step hurts, by a fault, a failure, an absence or a replacement;
+    /// `None` for all other steps.
     pub(super) fn hurts(self) -> Option<usize> {
         match self {
             Self::BadRead { disk, .. }

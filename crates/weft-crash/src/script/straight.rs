@@ -3,8 +3,8 @@
 //!
 //! The options drawn for an array with parity are kept, knobs included; only its shape is replaced,
 //! from a random stream of its own. RAID 0 and linear have members of unequal size and no
-//! redundancy, so any fault of a member exceeds the promises. They are drawn only for profiles
-//! without faults, or with more faults than the level survives.
+//! redundancy, so any fault of a member exceeds the promises. RAID 0 and linear are drawn only for
+//! profiles without faults, or with more faults than the level survives.
 
 use weft_engine::layout::mirrors::Mirrors;
 use weft_ondisk::layout_id::{self, Layouts};
@@ -60,8 +60,8 @@ pub(super) fn is_possible(layout: u32, options: &Options) -> bool {
         && Mirrors::raid10(layout, members as u16, options.chunk, options.data_of(0)).is_some()
 }
 
-/// Chooses RAID 0 with up to three zones, or linear. Neither has spares or superblocks of version
-/// 0.90, under which members are as large as their devices.
+/// Chooses RAID 0 with up to three zones, or linear. There are no spares, and no superblocks of
+/// version 0.90, because with these a member is as large as its device.
 fn draw_striped(rng: &mut Rng, options: &mut Options) {
     options.members = rng.pick(&[2, 2, 3, 4, 5]);
     options.spares = 0;

@@ -16,8 +16,8 @@
 //!
 //! A line is a name and its value. Options and knobs that differ from those of [`Options::new`]
 //! come before `steps`, and the steps follow, one per line. A line that begins with `#` is a
-//! comment. A script depends only on its text, while a later version of the generator may draw
-//! another script from the same seed.
+//! comment. A stored text always gives the same script, while a later version of the generator may
+//! draw another script from the same seed.
 
 mod options;
 mod step;
@@ -68,8 +68,8 @@ impl fmt::Display for Script {
     }
 }
 
-/// Settings of knobs that turn the knobs `reached` into those of the options, in an order in which
-/// the engine accepts them: the value of one knob may bound or change another.
+/// Settings that turn the knobs `reached` into the knobs of the options, in an order in which the
+/// engine accepts them: the value of one knob may bound or change another.
 fn knobs(reached: &Knobs, options: &Options) -> Vec<(&'static str, String)> {
     let (mut reached, mut lines) = (*reached, Vec::new());
     for _ in 0..3 {

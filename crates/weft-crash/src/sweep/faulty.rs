@@ -18,7 +18,8 @@ use crate::world::World;
 
 /// Number of requests of a load with faults.
 pub(super) const REQUESTS: u64 = 20_000;
-/// Number of requests after which a fault begins or ends, in turn.
+/// Number of requests from the start of a fault to its end, and from its end to the start of the
+/// next.
 const PERIOD: u64 = 60;
 const FULL_STRIPES: u64 = 16;
 
@@ -113,8 +114,8 @@ fn hurt_one(world: &mut World, disk: usize, rng: &mut Rng) {
     }
 }
 
-/// Ends the faults of a disk. If its member was failed, the disk is removed, added again and
-/// rebuilt. If blocks of it were recorded as bad, a repair writes them anew.
+/// Ends the faults of a disk. If the engine failed the member, the disk is removed, added again and
+/// rebuilt. If some of its blocks were recorded as bad, a repair rewrites them.
 fn heal(world: &mut World, disk: usize, order: Order) -> Result<(), String> {
     world.disks[disk].faults = Faults { tears: true, ..Faults::default() };
     world.run(order);

@@ -1,8 +1,8 @@
 //! Features of scripts, and counts of the scripts that combine two of them.
 //!
-//! Bugs hide where features are combined: a sweep that draws two features often but never together
-//! does not test their combination. Scripts are therefore counted by the pairs of features that
-//! they combine, and `sweep fresh` requires a minimum for each of [`PAIRS`].
+//! A sweep that draws two features often but never together does not test their combination, where
+//! bugs often are. Scripts are therefore counted by the pairs of features that they combine, and
+//! `sweep fresh` requires a minimum for each of [`PAIRS`].
 
 use weft_engine::knobs::{FlushRule, SchedulerKind};
 use weft_ondisk::Redundancy;
@@ -232,8 +232,9 @@ mod tests {
         }
     }
 
-    /// The older profiles never combine a bitmap with a scheduler. The mixed profiles and those
-    /// with drains, a bare volume, absences, drives or two arrays together draw each of [`PAIRS`].
+    /// The older profiles never combine a bitmap with a scheduler. Every pair of [`PAIRS`] is drawn
+    /// by at least one of the mixed profiles and the profiles with drains, a bare volume, absences,
+    /// drives or two arrays.
     #[test]
     fn what_never_met_before_meets_in_mixed_scripts() {
         let count = |profiles: &[Profile]| {

@@ -3,7 +3,7 @@
 //! Silent faults are beyond weft's promises, because md keeps no checksums of data. However,
 //! `check` must count every stripe in which data and parity disagree, and on RAID 6 name the wrong
 //! member. (The member is compared with the one that `weft-parity` computes here from the media.)
-//! `correct` then restores the wrong strips, and must leave a stripe alone in which two strips are
+//! `correct` then restores the wrong strips, and must not change a stripe in which two strips are
 //! wrong.
 
 use std::collections::BTreeMap;
@@ -31,11 +31,12 @@ pub struct Silent {
     pub elsewhere: u64,
     /// Writes that were stored on another member.
     pub other_member: u64,
-    /// Regions of a member that have their content of some time ago.
+    /// Regions of a member that have old content.
     pub stale: u64,
     /// Stripes in which one member is wrong. `check` must count all of them.
     pub counted: u64,
-    /// Stripes counted in `counted` that are of RAID 6. `check` must name the wrong member of each.
+    /// Stripes of RAID 6 among those counted in `counted`. `check` must name the wrong member of
+    /// each.
     pub located: u64,
     /// Stripes that `correct` restored, which must be all stripes counted in `located`.
     pub corrected: u64,
@@ -48,9 +49,9 @@ sums!(Silent: lost, elsewhere, other_member, stale, counted, located, corrected,
 /// Sectors of a stripe on each member.
 const STRIPE_SECTORS: u64 = 8;
 
-/// Writes an array twice, plants silent faults, each in other stripes, and verifies that a check
-/// finds them. A planted fault leaves the disks as if a write of the second pass had been lost,
-/// misdirected or overwritten with older content.
+/// Writes an array twice, plants silent faults, each in stripes of its own, and verifies that a
+/// check finds them. A planted fault leaves the disks as if a write of the second pass had been
+/// lost, misdirected or overwritten with older content.
 pub(super) fn silent(number: u64) -> Result<Totals, String> {
     let mut rng = Rng::new(number ^ 0x51_1e47);
     let level = rng.pick(&levels::PARITY_LOCATED);
@@ -79,7 +80,7 @@ pub(super) fn silent(number: u64) -> Result<Totals, String> {
         let old = before[disk].peek(offset(disk) + column + at, count);
         let new = world.disks[disk].peek(offset(disk) + column + at, count);
         let place = offset(disk) + column + at;
-        // Parity may be the same as before; losing such a write is no fault.
+        // Parity may be unchanged by the second pass; the loss of its write is then no fault.
         if old == new {
             continue;
         }
@@ -113,9 +114,9 @@ pub(super) fn silent(number: u64) -> Result<Totals, String> {
     Ok(Totals { silent, ..Totals::default() })
 }
 
-/// Corrects the planted faults. One more stripe has two strips with a wrong byte each, at different
-/// offsets. (Two strips that were wrong by the same bytes could look like a third one that is wrong
-/// alone.)
+/// Corrects the planted faults, and verifies that a stripe with two wrong strips is left unchanged.
+/// The two strips have a wrong byte each, at different offsets. (Two strips with the same error
+/// could look like one wrong third strip.)
 fn correct(
     world: &mut World,
     wrong: &BTreeMap<u64, usize>,
