@@ -22,8 +22,8 @@ fn write(start: u64) -> S {
     S::Ask { volume: ARRAY, client: 1, op: RequestOp::Write, start, len: 4096, flags }
 }
 
-/// A member of an array with a bitmap has left. Writes mark the array dirty, the member joins after
-/// `before` requests, and the power is cut after `after` more.
+/// Script in which a member of an array with a bitmap has left. Writes mark the array dirty, the
+/// member joins after `before` member requests, and the script ends after `after` more.
 fn comes(level: Level, members: usize, how: Comes, (before, after): (u32, u32)) -> Script {
     let mut options = Options::new(level, members, chunk_kib(8));
     options.bitmap = Some(Bytes(4096));
@@ -49,7 +49,7 @@ fn comes(level: Level, members: usize, how: Comes, (before, after): (u32, u32)) 
     }
 }
 
-/// The script with a power cut, and some time after it.
+/// Adds a power cut to the script, and some time after the restart.
 fn with_end(mut script: Script, mode: CutMode, order: Order) -> Script {
     script.steps.extend([S::Cut(mode), write(4096), S::Finish, S::Sleep(400)]);
     script.order = order;
@@ -67,7 +67,8 @@ fn run(script: &Script) {
     assert!(report.coverage.points == 1 && report.requests >= 4, "{report:?}");
 }
 
-/// Every step of a superblock update on RAID 1, with the cut modes and orders in turn.
+/// A member joins at every step of a superblock update on RAID 1, with the cut modes and orders in
+/// turn.
 #[test]
 fn a_member_that_comes_at_any_step_of_an_update_of_a_mirror_is_told_after_its_bitmap() {
     let mut ran = 0;
@@ -85,7 +86,8 @@ fn a_member_that_comes_at_any_step_of_an_update_of_a_mirror_is_told_after_its_bi
     assert_eq!(ran, 2016);
 }
 
-/// A sample of the steps of an update on the other levels, half of them with a write-back cache.
+/// A member joins at a sample of the steps of an update on the other levels, half of the arrays
+/// with a write-back cache.
 #[test]
 fn the_same_of_other_levels() {
     let mut ran = 0;

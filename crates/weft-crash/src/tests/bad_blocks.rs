@@ -26,8 +26,8 @@ fn at(rig: &Rig, disk: usize, sector: u64) -> u64 {
     rig.array.data_offset[disk].0 + sector
 }
 
-/// A recovery of disk 3 in place of disk 0, while block 5, which is the second of disk 1, cannot be
-/// read: block 1 is lost.
+/// A rig after the recovery of disk 3 in place of disk 0, during which block 5, the second block of
+/// disk 1, could not be read. Block 1, which has the same parity, is lost.
 fn rebuilt_beside_a_bad_block() -> Rig {
     let mut rig = raid5();
     rig.stop().recover();
@@ -62,7 +62,7 @@ fn a_second_bad_block_costs_that_block_and_not_the_array() {
             let expected = (!matches!(block, 1 | 5)).then_some(block as u8 + 1);
             assert_eq!(reads(&mut rig, block), expected, "block {block}");
         }
-        // After a start, too.
+        // The blocks are still bad after a start.
         rig.stop().recover();
     }
     assert_eq!(logged(&rig, 3), [SectorRange::new(8, 8)]);
@@ -83,7 +83,7 @@ fn a_bad_block_that_is_written_is_good_again() {
     assert!([1, 5].iter().all(|block| rig.read_bytes(block * BLOCK, BLOCK).is_ok()));
 }
 
-/// Disk 1 can be read again, so that block 1 can be computed.
+/// Disk 1 becomes readable again, so that block 1 can be computed.
 #[test]
 fn a_bad_block_is_corrected_by_a_read_or_a_check() {
     for check in [false, true] {
@@ -94,7 +94,7 @@ fn a_bad_block_is_corrected_by_a_read_or_a_check() {
             rig.sync(SyncAction::Check).unwrap();
             rig.until_idle();
         } else {
-            // What is read is computed at once and written behind.
+            // The read computes the block at once; the correction is written afterwards.
             assert_eq!(reads(&mut rig, 1), Some(2));
             rig.until_idle();
         }
@@ -156,8 +156,8 @@ fn a_member_comes_back_with_its_bad_blocks() {
     assert_eq!(logged(&rig, new), [SectorRange::new(8, 8)]);
 }
 
-/// Block 1 of disk 0 and block 6 of disk 1 cannot be written, or cannot be kept. Without a log, the
-/// first one costs disk 0 and the second one its data.
+/// Block 1 on disk 0 and block 6 on disk 1 cannot be written, or can never be read. Without a log,
+/// the first would fail disk 0, and the second would then lose data.
 #[test]
 fn bad_blocks_of_two_members_cost_neither_a_member_nor_data() {
     for written in [false, true] {
@@ -223,8 +223,8 @@ fn a_long_write_that_fails_for_one_sector_costs_a_block() {
     assert_eq!(lost, [5], "the only copy");
 }
 
-/// Stops the array and records data sectors of a disk as bad, as the kernel's md does. They have
-/// other content then.
+/// Stops the array and records data sectors of a disk as bad, as the kernel's md does. The content
+/// of these sectors is replaced.
 pub(super) fn stop_and_record(rig: &mut Rig, disk: usize, sectors: SectorRange) {
     rig.stop();
     let metadata = rig.metadata(disk);
@@ -257,8 +257,8 @@ fn an_array_with_a_log_of_the_kernels_takes_writes() {
     assert!(rig.scrub_clean() > 0);
 }
 
-/// A sector that cannot be written on each member, in another stripe each: writes of all lengths
-/// fail no member and lose nothing.
+/// Each member has a sector that cannot be written, each in a different stripe. Writes of all
+/// lengths fail no member and lose no data.
 #[test]
 fn a_sector_on_each_member_that_cannot_be_written_costs_its_block() {
     let levels = [(Level::Raid1, 2), (Level::Raid5, 4), (Level::Raid6, 5), (Level::Raid10, 4)];

@@ -1,5 +1,5 @@
-//! Tests of the write-intent bitmap: the times at which bits are set and cleared, and the copies
-//! made for them.
+//! Tests of the write-intent bitmap: the times at which bits are set and cleared, and the data that
+//! is copied because of set bits.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use weft_ondisk::Superblock::V1;
 use weft_ondisk::{Bitmap, Features, Level, Role, Super1, Superblock, Version};
 use weft_units::{Bytes, Sectors, Slot, Span};
 
-/// Bytes of each member for which one bit of the bitmap stands: 32 KiB.
+/// Bytes of each member that one bit of the bitmap covers: 32 KiB.
 const CHUNK: u64 = 32 << 10;
 
 /// RAID 5 of four with chunks of 16 KiB and 32 chunks of the bitmap, all bits cleared.
@@ -29,7 +29,7 @@ fn array(level: Level, members: usize) -> Rig {
     rig
 }
 
-/// First byte of the array in a chunk of the bitmap.
+/// Byte offset in the array at which chunk `number` of the bitmap begins.
 fn chunk(rig: &Rig, number: u64) -> u64 {
     number * CHUNK * rig.array.layout.parity().map_or(1, |it| u64::from(it.data_members()))
 }
@@ -39,7 +39,7 @@ fn bitmap(rig: &Rig, disk: usize) -> Bitmap {
     *rig.metadata(disk).logs.bitmap.expect("a bitmap").expect("a valid one")
 }
 
-/// Number of bits that are set on a disk; all if they are out of date.
+/// Number of bits that are set on a disk; all bits count as set if the bitmap is out of date.
 fn bits(rig: &Rig, disk: usize) -> u64 {
     let chunk = CHUNK / 512;
     bitmap(rig, disk).dirty_ranges().map(|range| range.len.0 / chunk).sum()
@@ -65,7 +65,8 @@ fn statement_31_bits_are_durable_before_data_and_are_cleared_late() {
     assert_eq!([0, 1, 2, 3].map(|disk| bits(&rig, disk)), [1; 4]);
     let ranges: Vec<u64> = bitmap(&rig, 2).dirty_ranges().map(|range| range.start.0).collect();
     assert_eq!(ranges, [7 * CHUNK / 512]);
-    // First the page with the header, then superblocks, then data: one round each.
+    // The page with the bitmap's header is written first, then superblocks, then data, one after
+    // the other.
     let writes = rig.log.iter().filter_map(|logged| match logged {
         Logged::Write { at, metadata, .. } => Some((*metadata, *at)),
         _ => None,
@@ -88,7 +89,7 @@ fn statement_31_bits_are_durable_before_data_and_are_cleared_late() {
     assert_eq!(bitmap(&rig, 0).header.events, superblock(&rig, 0).events());
 }
 
-/// All writes that wait for their bits are served by the next write of a bitmap page.
+/// The next write of a bitmap page sets the bits of all writes that wait for it.
 #[test]
 fn one_page_write_serves_all_that_wait() {
     let mut rig = raid5();
@@ -100,7 +101,8 @@ fn one_page_write_serves_all_that_wait() {
     }
     rig.finish();
     let pages = rig.log.iter().filter(|logged| matches!(logged, Logged::Write { at: 16, .. }));
-    // Per member: one for the first write, and one for all that arrived during it.
+    // Each member gets one page write for the first write, and one for all writes that arrived
+    // during it.
     assert_eq!(pages.count(), 2 * 4);
     assert_eq!(bits(&rig, 0), 17);
 }
@@ -126,7 +128,7 @@ fn resync_after_a_crash_goes_over_set_bits() {
     }
 }
 
-/// A bitmap that is older than the superblocks is ignored: everything is resynced.
+/// A bitmap that is older than the superblocks is ignored, and the whole array is resynced.
 #[test]
 fn a_bitmap_of_another_time_counts_as_set() {
     let mut rig = raid5();
@@ -143,7 +145,7 @@ fn a_bitmap_of_another_time_counts_as_set() {
     assert_eq!(bits(&rig, 3), 0, "the bitmap is current again");
 }
 
-/// Takes a disk out and writes while it is away.
+/// Fails and removes a disk, and writes while the disk is away.
 fn away(rig: &mut Rig, disk: usize, writes: &[u64]) {
     rig.fail_disk(disk).remove(disk);
     for number in writes {
@@ -192,7 +194,8 @@ fn is_rebuilt_as_a_whole(rig: &mut Rig, disk: usize) {
     rig.scrub_clean();
 }
 
-/// Bits were cleared after the member had left: it is copied as a whole, and a re-add is refused.
+/// Bits were cleared after the member had left, so a re-add is refused and the member is copied as
+/// a whole.
 #[test]
 fn a_member_that_left_before_bits_were_cleared_is_copied_as_a_whole() {
     let mut rig = raid5();
@@ -208,8 +211,8 @@ fn a_member_that_left_before_bits_were_cleared_is_copied_as_a_whole() {
     is_rebuilt_as_a_whole(&mut rig, 2);
 }
 
-/// Each refusal of a re-add has its reason in the message. The superblocks differ only in the
-/// changed field from that of a member that is re-added, which the end of the test shows.
+/// Each refusal of a re-add has its reason in the message. Each superblock differs only in one
+/// field from the superblock that is accepted at the end of the test.
 #[test]
 fn a_superblock_that_does_not_fit_is_refused_by_its_reason() {
     type Change = fn(&mut Super1);
@@ -254,7 +257,8 @@ fn a_superblock_that_does_not_fit_is_refused_by_its_reason() {
     assert!(said.contains("the array has no bitmap"), "{said}");
 }
 
-/// A fresh member leaves in the middle of its rebuild: bits set before do not tell what it misses.
+/// A fresh member leaves in the middle of its rebuild. It cannot be re-added, because the bits do
+/// not tell which data it lacks.
 #[test]
 fn a_member_that_left_while_it_was_being_rebuilt_is_not_taken_back() {
     let mut rig = raid5();
@@ -278,7 +282,8 @@ fn a_member_that_left_while_it_was_being_rebuilt_is_not_taken_back() {
     is_rebuilt_as_a_whole(&mut rig, disk);
 }
 
-/// Two members are rebuilt at once, one by its bits: the other one is copied as a whole.
+/// Two members are rebuilt at once. One is rebuilt by the bits; the other, a fresh one, is copied
+/// as a whole.
 #[test]
 fn a_fresh_member_beside_one_that_comes_back_is_copied_as_a_whole() {
     let mut rig = array(Level::Raid6, 5);
@@ -310,7 +315,7 @@ fn a_partial_recovery_goes_on_after_a_stop_and_after_a_crash() {
         rig.settle();
         let half_done = |rig: &Rig| {
             let volume = rig.volume();
-            // The superblocks of the others record the member.
+            // The superblocks of the other members record the member.
             superblock(rig, 0).role(1) == superblock(rig, 1).own_role()
                 && volume.sync_action == SyncAction::Recover
                 && volume.sync_stripes > 4
@@ -319,7 +324,7 @@ fn a_partial_recovery_goes_on_after_a_stop_and_after_a_crash() {
         let before = rig.volume().sync_stripes;
         assert!(before < 12 * STRIPES, "{before} stripes are done already");
         if crash {
-            // Without a write the array is clean, and degraded as before.
+            // Nothing was written, so the array is clean, and degraded as before.
             rig.kill();
         } else {
             rig.stop();
@@ -339,7 +344,7 @@ fn a_partial_recovery_goes_on_after_a_stop_and_after_a_crash() {
     }
 }
 
-/// A member that is being recovered receives the writes too, and nothing is missing afterwards.
+/// A member that is being recovered receives new writes as well, and has all data afterwards.
 #[test]
 fn writes_during_a_partial_recovery_reach_the_member() {
     let mut rig = raid5();
@@ -358,8 +363,8 @@ fn writes_during_a_partial_recovery_reach_the_member() {
     rig.verify();
 }
 
-/// One survivor has lost its bits and the other one has them: a returning member gets everything
-/// that it misses.
+/// One of two survivors has lost its bits. A returning member gets all data that it lacks, by the
+/// bits of the other survivor.
 #[test]
 fn bits_that_one_survivor_lost_are_those_of_the_other() {
     for loses in [0, 2] {
@@ -440,8 +445,8 @@ fn lacks(rig: &Rig, slot: u16, numbers: &[u64]) -> BTreeSet<u64> {
     sectors.flat_map(|sector| sector / unit * unit..(sector / unit + 1) * unit).collect()
 }
 
-/// Mirrors: the data sectors written to a returning member, and to all members after a crash, are
-/// those of set bits, for every layout.
+/// On mirrors of every layout, exactly the data sectors of set bits are written to a returning
+/// member, and to all members after a crash.
 #[test]
 fn mirrors_copy_what_bits_name_and_no_more() {
     let layouts = [(4, 0x102), (5, 0x102), (4, 0x201), (3, 0x201), (4, 0x10201), (3, 0x10201)];

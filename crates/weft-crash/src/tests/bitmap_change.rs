@@ -6,7 +6,7 @@ use weft_engine::{Fault, ReplyError, SyncAction, Verb};
 use weft_ondisk::{Bitmap, Level, NewBitmap, Superblock, Version};
 use weft_units::{Bytes, Span};
 
-/// Bytes of each member for which a bit stands; for mirrors, bytes of the array.
+/// Bytes of each member that a bit covers; for mirrors, bytes of the array.
 const CHUNK: u64 = 32 << 10;
 /// Chunks of the bitmap per member.
 const CHUNKS: u64 = 32;
@@ -45,7 +45,7 @@ fn chunk(rig: &Rig, number: u64) -> u64 {
     number * CHUNK * rig.array.layout.parity().map_or(1, |it| u64::from(it.data_members()))
 }
 
-/// Writes to six places that no other request writes to.
+/// Issues writes to six places that no other request writes.
 fn put_some(rig: &mut Rig, first: u64) {
     for number in first..first + 6 {
         rig.put(chunk(rig, number) + (number % 4) * BLOCK, BLOCK);
@@ -91,7 +91,7 @@ fn an_array_gets_a_bitmap_while_it_runs_and_loses_it() {
             rig.command(internal()).unwrap_or_else(|error| panic!("{name}: {error}"));
             let all = rig.volume().bitmap.expect("the array has a bitmap").chunks;
             assert_eq!(bits(&rig, members), vec![Some(all); members], "{name}: all bits are set");
-            // Everything is in sync, so bits are cleared.
+            // All members are in sync, so bits are cleared.
             rig.pass(Span::secs(10));
             assert_eq!(bits(&rig, members), vec![Some(0); members], "{name}");
             rig.store(chunk(&rig, 5), BLOCK).unwrap();
@@ -105,14 +105,14 @@ fn an_array_gets_a_bitmap_while_it_runs_and_loses_it() {
             };
             assert!((1..=CHUNK.div_ceil(unit)).contains(&stripes), "{name}: {stripes} resynced");
             rig.verify();
-            // The array has the bitmap already: nothing is written.
+            // The array already has the bitmap, so nothing is written.
             let events = rig.volume().events;
             rig.command(internal()).unwrap();
             assert_eq!(rig.volume().events, events, "{name}");
             rig.command(NONE).unwrap();
             assert_eq!((bits(&rig, members), rig.volume().bitmap), (vec![None; members], None));
             rig.command(NONE).unwrap();
-            // Without it a crash requires a resync of the whole array, and a second bitmap works
+            // Without a bitmap a crash requires a resync of the whole array. A second bitmap works
             // like the first.
             rig.store(chunk(&rig, 7), BLOCK).unwrap();
             rig.power_cut().recover().until_idle();
@@ -126,8 +126,8 @@ fn an_array_gets_a_bitmap_while_it_runs_and_loses_it() {
     }
 }
 
-/// The power is cut after every step of a change under writes. Whichever members name a bitmap by
-/// then, acknowledged data is there, and redundancy is right after the resync.
+/// The power is cut after every step of a change under writes. No matter which members name a
+/// bitmap by then, acknowledged data is there, and redundancy is right after the resync.
 #[test]
 fn a_crash_between_the_steps_of_a_change() {
     let mut found = [0; 3];
@@ -157,7 +157,8 @@ fn a_crash_between_the_steps_of_a_change() {
                 rig.recover().until_idle();
                 rig.verify();
                 rig.scrub_clean();
-                // Members agree about the bitmap from the first superblock update on.
+                // After the first superblock update of the new engine, either all members name a
+                // bitmap or none does.
                 rig.store(chunk(&rig, 20), BLOCK).unwrap();
                 let has = rig.volume().bitmap.is_some();
                 let named = bits(&rig, members);
@@ -218,7 +219,8 @@ fn a_member_that_fails_during_a_change() {
             failed += rig.volume().degraded;
             assert_eq!(rig.volume().bitmap.is_some(), adds);
             assert_eq!(bits(&rig, 1)[0].is_some(), adds);
-            // The superblock names a bitmap that the others do not name, or is older: no re-add.
+            // The failed member cannot be re-added, because its superblock is older or disagrees
+            // with the others about the bitmap.
             let spare = rig.add();
             rig.until_idle();
             assert_eq!((rig.volume().degraded, bitmap(&rig, spare).is_some()), (0, adds));
@@ -250,8 +252,8 @@ fn a_bitmap_that_finds_no_space_waits_for_it() {
     rig.verify();
 }
 
-/// A member that was away when the array got its bitmap is copied as a whole; one that left later
-/// is copied by the bits.
+/// A member that was away when the array got its bitmap is copied as a whole; a member that left
+/// later is copied by the bits.
 #[test]
 fn members_that_come_back_to_a_bitmap() {
     let mut rig = raid5();
@@ -279,7 +281,7 @@ fn members_that_come_back_to_a_bitmap() {
 
 #[test]
 fn a_change_that_cannot_be_is_refused_and_writes_nothing() {
-    // While a sync runs, as in md.
+    // The change is refused while a sync runs, as in md.
     let mut rig = raid5();
     for verb in [internal(), NONE] {
         rig.admin(Verb::SyncAction(SyncAction::Check));
@@ -290,7 +292,7 @@ fn a_change_that_cannot_be_is_refused_and_writes_nothing() {
         rig.until_idle();
         rig.command(verb).unwrap();
     }
-    // While another change is under way.
+    // The change is refused while another change is in progress.
     let first = rig.admin(internal());
     assert!(is_busy(&rig.command(NONE)));
     rig.wait(first).unwrap();

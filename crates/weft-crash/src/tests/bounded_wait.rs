@@ -19,15 +19,15 @@ const WAIT_MAX: Span = Span::millis(20);
 /// Duration of a load, which exceeds the longest wait that I19 allows.
 const LOAD: Span = Span::millis(1300);
 
-/// Result of a load: one block of a stripe is written by a client that does not wait, while the
-/// stripes beside it are read and written without a pause. `found` is the violation, if any;
-/// `waited` the time until the block was answered; `others` the number of other requests answered.
+/// Result of a load that writes one block of a stripe without the sync flag, while the stripes
+/// beside it are read and written without a pause. `found` is the violation, if any; `waited` is
+/// the time until the block was answered; `others` is the number of other requests answered.
 struct Starved {
     found: Option<&'static str>,
     waited: Option<Span>,
     others: u64,
-    /// Bytes of other requests that were answered before this block, or of all of them if the block
-    /// was not answered.
+    /// Bytes of other requests that were answered before this block; of all other requests if the
+    /// block was not answered.
     passed: u64,
 }
 
@@ -50,7 +50,7 @@ fn starve_for(
         o.full_stripes = 64;
     });
     rig.plant(planted);
-    // The array is already dirty, so that no request waits for that.
+    // The array is already dirty, so that no request waits for a superblock update.
     rig.store(0, BLOCK).expect("the array works");
     let (stripes, stripe) = (60, 2 * BLOCK);
     let begun = rig.now;
@@ -85,8 +85,8 @@ fn starve_for(
     Starved { found, waited, others: answered, passed }
 }
 
-/// Rules that decide how long a stripe waits. Under each of them the stripe of [`starve`] is held,
-/// or could be.
+/// Settings of the rules that decide how long a stripe waits. Under each of them the stripe of
+/// [`starve`] may be held back.
 fn rules() -> Vec<Knobs> {
     let mut all = Vec::new();
     let base = Knobs { stripe_cache_size: 32, writes: Writes::Gather, ..Knobs::md() };
@@ -125,11 +125,11 @@ fn under_every_rule_a_stripe_goes_when_it_has_waited_for_as_long_as_it_may() {
         let found = starve(Knobs { preread_wait_max: WAIT_MAX, ..knobs }, None, false);
         assert_eq!(found.found, None, "{knobs:?}");
         let waited = found.waited.unwrap_or(LOAD);
-        // Each step of the stripe takes its turn among the others.
+        // After the bound, each step of the stripe is handled in turn with other stripes.
         assert!(waited.0 < WAIT_MAX.0 + 100_000_000, "{waited:?} with {knobs:?}");
         assert!(found.others > 200, "{}: the load is too light", found.others);
-        // Without a bound, as in md, the same stripe waits as long as the load lasts, and nothing
-        // is promised.
+        // Without a bound, as in md, some rules let the same stripe wait as long as the load lasts,
+        // and I19 promises nothing.
         let unbounded =
             starve(Knobs { preread_wait_max: WAITS_WITHOUT_BOUND, ..knobs }, None, false);
         assert_eq!(unbounded.found, None, "{knobs:?}");
@@ -139,8 +139,8 @@ fn under_every_rule_a_stripe_goes_when_it_has_waited_for_as_long_as_it_may() {
     assert!(starved >= 4, "{starved}: the load has to be one that starves");
 }
 
-/// Counterpart of the test above: if the bound is not kept, I19 reports it, and no other checker
-/// does.
+/// Counterpart of the test above: an engine that does not keep the bound is reported by I19, and by
+/// no other checker.
 #[test]
 fn a_wait_without_an_end_is_found_by_i19_and_by_nobody_else() {
     let mut seen = 0;
@@ -161,7 +161,8 @@ fn a_wait_without_an_end_is_found_by_i19_and_by_nobody_else() {
 const FEW: u32 = 17;
 const PASSED_MAX: u64 = CACHES_PASSED_MAX * FEW as u64 * 12 * 1024;
 
-/// Rules by which a stripe of [`starve`] lets the whole load pass if its wait is not bounded.
+/// Rules under which the stripe of [`starve`] waits until the end of the load if its wait is not
+/// bounded.
 fn patient() -> Vec<Knobs> {
     let starves = |knobs: &Knobs| {
         starve(Knobs { preread_wait_max: WAITS_WITHOUT_BOUND, ..*knobs }, None, false)
@@ -172,8 +173,8 @@ fn patient() -> Vec<Knobs> {
     rules().into_iter().map(few).filter(starves).collect()
 }
 
-/// Duration of a load that writes as many bytes as may pass a stripe in a third of this time, and
-/// as many as I19 allows in all of it; the bound in time is far away.
+/// Duration of a load that writes the bytes that may pass a stripe in a third of this time, and the
+/// bytes that I19 allows in the whole time. The bound in time is far longer.
 const MUCH: Span = Span::millis(1200);
 
 fn write_much(load: Span, knobs: Knobs, planted: Option<Mutant>) -> Starved {
@@ -183,8 +184,9 @@ fn write_much(load: Span, knobs: Knobs, planted: Option<Mutant>) -> Starved {
 
 #[test]
 fn every_stripe_of_a_batch_counts_among_what_passes() {
-    // A full stripe is a batch of 16 stripes. With `skip_copy` all but the first continue in memory
-    // where the one before ends, and are drained by another path than the first.
+    // A full stripe is a batch of 16 stripes. With `skip_copy`, the memory of each stripe but the
+    // first follows that of the stripe before, and these stripes are drained by another code path
+    // than the first.
     let (chunk, passed_max) = (16 * BLOCK, CACHES_PASSED_MAX * 128 * 12 * 1024);
     let mut rig = Rig::raid5(3, chunk_kib(64)).with(|o| {
         o.knobs = Knobs {
@@ -222,7 +224,7 @@ fn a_stripe_goes_when_as_much_has_passed_as_may_though_its_time_is_not_up() {
         let found = write_much(Span(MUCH.0 / 3), *knobs, None);
         assert_eq!(found.found, None, "{knobs:?}");
         assert!(found.waited.is_some(), "{knobs:?}");
-        // Plus what was under way when it was ready.
+        // 1 MiB allows for writes that were already in flight when the stripe reached the bound.
         assert!(found.passed < PASSED_MAX + (1 << 20), "{} with {knobs:?}", found.passed);
         bounded += u32::from(found.passed > PASSED_MAX);
     }
@@ -230,7 +232,8 @@ fn a_stripe_goes_when_as_much_has_passed_as_may_though_its_time_is_not_up() {
     assert!(bounded >= 4, "{bounded} of {}", rules.len());
 }
 
-/// Counterpart of the test above: if the bound in bytes is not kept, I19 reports it.
+/// Counterpart of the test above: an engine that does not keep the bound in bytes is reported by
+/// I19.
 #[test]
 fn a_stripe_that_lets_more_pass_than_may_is_found_by_i19() {
     let mut seen = 0;
@@ -244,8 +247,9 @@ fn a_stripe_that_lets_more_pass_than_may_is_found_by_i19() {
     assert!(seen >= 3, "{seen}");
 }
 
-/// The stripe waits for its stream, the stream for an overlapping write, and this write for the
-/// stripe: a stripe that other requests depend on does not wait for its full time.
+/// The stripe waits for its stream of writes, the stream waits for an overlapping write, and the
+/// overlapping write waits for the stripe. A stripe that other requests wait for therefore must not
+/// wait for the full time.
 #[test]
 fn a_stripe_does_not_wait_for_long_while_somebody_waits_for_what_it_has() {
     let mut long = 0;

@@ -1,4 +1,5 @@
-//! Tests of arrays that break, and of members without space: no false acknowledgement, no hang.
+//! Tests of arrays that break, and of members without space: no write is acknowledged wrongly, and
+//! no request hangs.
 
 use crate::script::{Script, ScriptStep};
 use crate::{ARRAY, CutMode, Logged, Options, Order, Planned, Rig, Ticket, chunk_kib};
@@ -32,7 +33,7 @@ fn begin_to_write(rig: &mut Rig) -> Ticket {
     ticket
 }
 
-/// Declares disk 1 failed, and makes disk 2 fail in the superblock update that records it.
+/// Declares disk 1 failed, and makes disk 2 fail in the superblock update that records the failure.
 fn fail_1_and_2_in_the_round(rig: &mut Rig) -> Ticket {
     let number = rig.disks[2].operations();
     for attempt in 0..4 {
@@ -46,7 +47,8 @@ fn fail_1_and_2_in_the_round(rig: &mut Rig) -> Ticket {
     fail
 }
 
-/// Breaks the array while block 16 is being written. Its parity is written before or after that.
+/// Breaks the array while block 16 is being written. The parity of the block is written before the
+/// array breaks (`parity_first`) or after it.
 fn break_while_writing(rig: &mut Rig, parity_first: bool) -> (Ticket, Ticket) {
     let ticket = begin_to_write(rig);
     if parity_first {
@@ -64,7 +66,7 @@ fn break_while_writing(rig: &mut Rig, parity_first: bool) -> (Ticket, Ticket) {
     (ticket, fail)
 }
 
-/// With the bug planted the write is acknowledged, and I4 reports it.
+/// With the planted bug the write is acknowledged, and I4 reports the acknowledgement.
 #[test]
 fn planted_acknowledgement_of_a_broken_array_is_seen() {
     for parity_first in [true, false] {
@@ -111,15 +113,15 @@ fn write_that_a_member_missed_is_acknowledged_once_its_failure_is_recorded() {
     assert_eq!(rig.record.believed(Slot(1)), None);
 }
 
-/// Below its recovery offset a member is read and written like the others. Another member fails
-/// before the recovery ends: the array is broken, although only one block of this stripe is
-/// missing. A write that prereads must not continue.
+/// Below its recovery offset a member is read and written like the others. If another member fails
+/// before the recovery ends, the array is broken, although below that offset only one block of a
+/// stripe is missing. A write that has begun to preread there must not continue.
 #[test]
 fn write_where_a_recovery_has_been_reaches_no_member_once_the_array_is_broken() {
     let mut rig = raid5().with(|options| {
         options.data_promised = false;
         options.logged = true;
-        // A recovery has at most as many stripes in flight as the cache has.
+        // The size of the cache limits the number of stripes that a recovery has in flight.
         options.stripes_max = Some(32);
         options.knobs.safe_mode_delay = Span::secs(3600);
     });
@@ -164,8 +166,8 @@ fn knobs(options: &mut Options, settings: &[(&str, &str)]) {
 }
 
 // Both stripes of the cache had deferred writes for a member without space when the array broke.
-// They stay in use, and requests that waited for a stripe waited forever. Found by seed 20637 of
-// `beyond` with a spare.
+// Such stripes stay in use, and requests that needed a stripe waited forever. Found by seed 20637
+// of `beyond` with a spare.
 #[test]
 fn requests_that_wait_for_stripes_of_a_broken_array_end_when_all_stripes_hold_deferred_writes() {
     let mut options = Options::new(Level::Raid5, 8, Sectors(8));
@@ -205,9 +207,9 @@ fn requests_that_wait_for_stripes_of_a_broken_array_end_when_all_stripes_hold_de
     script.run().unwrap_or_else(|failure| panic!("{failure}"));
 }
 
-// Every stripe that a resync had requested was one with a client's write to a stalled member in
-// flight. Other stripes waited for an unrelated event. Found by seed 21486 of `faults-and-cuts`
-// with a spare.
+// All stripes that a resync had requested had a client's write to a stalled member in flight. The
+// resync requested no other stripes until an unrelated event occurred. Found by seed 21486 of
+// `faults-and-cuts` with a spare.
 #[test]
 fn resync_asks_for_more_stripes_when_those_that_it_asked_for_wait_for_a_stalled_member() {
     let mut options = Options::new(Level::Raid5, 3, Sectors(16));
@@ -216,7 +218,7 @@ fn resync_asks_for_more_stripes_when_those_that_it_asked_for_wait_for_a_stalled_
     options.logical_block = 4096;
     options.discards = true;
     options.client_frames = 80;
-    // Every state is checked, because this one is rare.
+    // Every state is checked for lost wake-ups, because the state that shows the bug is rare.
     options.lost_work_every = 1;
     knobs(
         &mut options,
@@ -251,9 +253,9 @@ fn resync_asks_for_more_stripes_when_those_that_it_asked_for_wait_for_a_stalled_
     script.run().unwrap_or_else(|failure| panic!("{failure}"));
 }
 
-// A check took the content that it read from a full member for the right one: the stale block was
-// written to the member once it had space, and parity was wrong from then on. Found by seed 3699 of
-// `beyond-powered`.
+// A check took the stale block that it read from a member without space for current content. The
+// stale block was written to the member once it had space, and parity was wrong from then on. Found
+// by seed 3699 of `beyond-powered`.
 #[test]
 fn check_does_not_forget_what_a_full_member_lacks() {
     for full in [0, 3] {

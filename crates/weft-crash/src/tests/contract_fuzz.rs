@@ -3,8 +3,8 @@
 //! Completions arrive in any order, with errors anywhere; clients disconnect, administrators act at
 //! any time, and knobs change while requests are in flight.
 //!
-//! `WEFT_CRASH_SEEDS=n` runs more seeds, `WEFT_CRASH_FIRST=n` others; `examples/sweep.rs` replays
-//! one.
+//! `WEFT_CRASH_SEEDS=n` sets the number of seeds, `WEFT_CRASH_FIRST=n` the first one;
+//! `examples/sweep.rs` replays a single seed.
 #![allow(
     clippy::cast_possible_truncation,
     clippy::cast_possible_wrap,
@@ -37,7 +37,7 @@ fn run(profile: Profile, first: u64, seeds: u64) -> Report {
                 total.scrubbed += report.scrubbed;
             }
             Err(failure) => {
-                // Printed at once, for a person who watches a long run.
+                // The failure is printed at once, so that a long run can be watched.
                 eprintln!("{} {seed}: {}", profile.name, failure.violation);
                 failures.push(failure);
             }
@@ -95,7 +95,7 @@ fn faults_with_power_cuts_break_nothing_but_predicted_stripes() {
 }
 
 /// Arrays with a write-intent bitmap, of every level that may have one: members leave and are
-/// re-added by their bits, and members agree where bits are cleared.
+/// re-added by the bitmap, and bits are cleared only where members agree.
 #[test]
 fn arrays_with_a_bitmap_keep_their_promises() {
     let reports = Profile::BITMAPS.map(|profile| run(profile, 8000, 30));
@@ -120,8 +120,8 @@ fn members_that_come_in_the_middle_of_an_update_break_nothing() {
     }
 }
 
-/// Members are replaced while they work: with faults and cuts in the middle, and with sectors that
-/// nothing gives, which the replacement records.
+/// Members are replaced while they work, with faults and cuts in the middle, and with sectors that
+/// no member can supply, which the replacement records.
 #[test]
 fn members_that_are_replaced_break_nothing() {
     let mut all = Report::default();
@@ -162,7 +162,7 @@ fn beyond_the_level_nothing_wrong_is_read_or_acknowledged() {
 }
 
 /// The array cannot lose another member, and flushes, superblock writes and reads of the remaining
-/// ones fail: their content is still read, and written again once they work.
+/// members fail. Their content can still be read, and can be written again once they work.
 #[test]
 fn the_last_copy_is_served_whatever_it_fails_but_writes() {
     for profile in Profile::LAST_COPIES {

@@ -8,7 +8,7 @@ use weft_engine::{Fault, Flags, MemberState, Origin, RequestOp, SyncAction, Toke
 use weft_ondisk::{Level, Version};
 use weft_units::Span;
 
-/// A delay longer than any of these tests: the array stays marked dirty.
+/// A `safe_mode_delay` longer than any of these tests, so that the array stays dirty.
 const NEVER: Span = Span::secs(3600);
 
 /// RAID 5 of four with a chunk of 64 KiB: block 0 is on disk 0, 16 on 1, 32 on 2, their P on 3.
@@ -25,8 +25,8 @@ fn raid6_with_a_bad_block() -> Rig {
     rig
 }
 
-// A recovery corrects blocks without marking the array dirty. Superblocks at its end said clean
-// before the members were flushed.
+// A recovery corrects blocks without marking the array dirty. At the end of the recovery,
+// superblocks said clean before the members were flushed.
 #[test]
 fn strip_corrected_by_a_recovery_is_durable_before_superblocks_say_clean() {
     let mut rig = raid6_with_a_bad_block();
@@ -36,7 +36,8 @@ fn strip_corrected_by_a_recovery_is_durable_before_superblocks_say_clean() {
     assert!(rig.read(0).is_all(1));
 }
 
-// A read corrected a block while another cause wrote superblocks.
+// A read corrected a block while superblocks were written for another reason, and they said clean
+// before the member was flushed.
 #[test]
 fn strip_corrected_by_a_read_is_durable_before_superblocks_say_clean() {
     let mut rig = raid6_with_a_bad_block();
@@ -54,7 +55,8 @@ fn strip_corrected_by_a_read_is_durable_before_superblocks_say_clean() {
     assert_eq!(rig.state_of(4), None);
 }
 
-/// Completes every request except `held` until no other is left. Disk 1 is corrected by then.
+/// Completes every request except `held` until no other is left. The block of disk 1 has then been
+/// corrected.
 fn until_corrected_without(rig: &mut Rig, held: Token) {
     loop {
         let other = rig.outstanding().map(|(token, _)| token).find(|token| *token != held);
@@ -82,7 +84,8 @@ fn strip_corrected_while_a_member_takes_a_slot_is_durable_before_superblocks_say
     assert!(rig.read(0).is_all(1));
 }
 
-// A superblock write failed and was repeated with the same content.
+// A superblock write that failed was repeated with the same content, which said clean although a
+// block had been corrected meanwhile and was not durable.
 #[test]
 fn strip_corrected_is_durable_before_a_superblock_says_clean_at_the_second_try() {
     // The flush covers corrections that an earlier process may have made.
@@ -101,8 +104,9 @@ fn strip_corrected_is_durable_before_a_superblock_says_clean_at_the_second_try()
     assert_eq!(rig.state_of(0), Some(MemberState::InSync));
 }
 
-// In a run of P with a read error no block was read alone: with one data block missing, all of the
-// chunk's P counted as lost, and two missing members made the data of a whole chunk unreadable.
+// After a read error in a run of P, the blocks of the run were not read one by one: with one data
+// block missing, all of the chunk's P counted as lost, and two missing members made the data of a
+// whole chunk unreadable.
 #[test]
 fn a_bad_block_of_p_takes_no_other_with_it() {
     const CHUNK: u64 = 64 << 10;
@@ -119,8 +123,8 @@ fn a_bad_block_of_p_takes_no_other_with_it() {
     }
 }
 
-// P of RAID 6 can be computed when all data is present. It was not read again after an error, but
-// abandoned with everything that was read together with it.
+// P of RAID 6 can be computed if all data is present. After a read error P was not read again block
+// by block, but all blocks of the same request were given up.
 #[test]
 fn a_check_corrects_a_bad_block_and_no_other() {
     for raid6 in [false, true] {
@@ -140,8 +144,8 @@ fn a_check_corrects_a_bad_block_and_no_other() {
 }
 
 // A direct read from a member failed while stripes read the same blocks together to reconstruct a
-// missing member. Each block counted two failures, and what good blocks would reconstruct was an
-// error.
+// missing member. Each block counted as failed twice, and reads of blocks that good blocks could
+// reconstruct returned an error.
 #[test]
 fn two_reads_of_a_run_with_a_bad_block_cost_that_block_only() {
     const CHUNK: u64 = 64 << 10;
@@ -163,8 +167,8 @@ fn two_reads_of_a_run_with_a_bad_block_cost_that_block_only() {
     }
 }
 
-/// A batch is written with the FUA flag of its first stripe: a full stripe with FUA and one without
-/// it are not written in one batch.
+/// A batch is written with the FUA flag of its first stripe, so a full stripe with FUA and one
+/// without FUA are not written in one batch.
 #[test]
 fn a_filled_stripe_with_fua_goes_with_none_that_has_not() {
     for durable in [[false, true], [true, false], [true, true]] {
@@ -188,7 +192,7 @@ fn a_filled_stripe_with_fua_goes_with_none_that_has_not() {
             Logged::Write { count, fua, metadata: false, .. } => Some((*count, *fua)),
             _ => None,
         });
-        // Two alike stripes share one request to each member.
+        // Two stripes with the same flag share one request to each member.
         let runs: Vec<(u64, bool)> = runs.collect();
         let expected =
             if durable[0] == durable[1] { vec![(16, true); 4] } else { vec![(8, true); 4] };
@@ -200,9 +204,10 @@ fn a_filled_stripe_with_fua_goes_with_none_that_has_not() {
     }
 }
 
-/// RAID 6 ahead of its resync with one member missing: parity there is not in sync, so it is
-/// computed from all data and not read-modify-written. Data that is flushed there survives the
-/// failure of another member. In md: rows `raid6-6-unsynced-without-…` of `kernel-md-traces.csv`.
+/// RAID 6 ahead of its resync, with one member missing: parity is not yet in sync there, so a write
+/// computes it from all data (reconstruct write) instead of read-modify-write. Flushed data then
+/// survives the failure of another member. In md: rows `raid6-6-unsynced-without-…` of
+/// `kernel-md-traces.csv`.
 #[test]
 fn what_is_written_ahead_of_a_resync_survives_two_failures() {
     // Columns of a full stripe with a number divisible by six: Q, four of data, P.
@@ -234,7 +239,7 @@ fn what_is_written_ahead_of_a_resync_survives_two_failures() {
 }
 
 /// An unreadable sector at the position where another metadata version would have its superblock
-/// must not cost the member (once it did).
+/// must not fail the member, as it once did.
 #[test]
 fn a_bad_sector_where_another_version_has_its_superblock_costs_no_member() {
     for version in Version::ALL {
@@ -254,8 +259,9 @@ fn a_bad_sector_where_another_version_has_its_superblock_costs_no_member() {
     }
 }
 
-/// Regression: a read for which members need longer than `read_around`, though each of them keeps
-/// answering, was aborted at one of them, answered "ask again", aborted again, and so on forever.
+/// Regression: if a read took members longer than `read_around`, although each member kept
+/// answering, the read was aborted at one of them, answered with a stall, repeated and aborted
+/// again, forever.
 #[test]
 fn a_read_that_takes_longer_than_read_around_is_answered() {
     for (level, read_around) in [(Level::Raid5, 2000), (Level::Raid5, 100), (Level::Raid6, 100)] {
@@ -288,9 +294,10 @@ fn a_read_that_takes_longer_than_read_around_is_answered() {
     }
 }
 
-/// Block 1 is rebuilt onto a spare from old parity, while a write that is never answered keeps its
-/// stripe suspect. Power is cut. The members agree afterwards, but block 1 keeps the wrong content.
-/// Found by faults-and-cuts, seed 2000966: a bug of the checkers, which forgot the wrong content.
+/// Block 1 is rebuilt onto a spare from old parity, while a write that is never answered keeps the
+/// stripe of the block suspect. Then the power is cut. Afterwards the members agree, but block 1
+/// keeps the wrong content. Found by faults-and-cuts, seed 2000966: a bug of the checkers, which
+/// forgot the wrong content.
 #[test]
 fn what_was_rebuilt_wrongly_is_known_after_the_next_cut() {
     let mut rig = Rig::raid5(3, chunk_kib(4)).with(|o| {
@@ -341,9 +348,9 @@ fn stall(rig: &mut Rig, disk: usize) {
     rig.put(15 * stripe, stripe);
 }
 
-// A resync read around a member that did not answer, compared the reconstructed block with the
-// blocks it was reconstructed from, and marked the array clean: parity stayed wrong (write hole).
-// Found by seed 20913 of `faults`.
+// A resync read around a member that did not answer. It compared the reconstructed block with the
+// blocks from which this block had been reconstructed, and marked the array clean, so parity stayed
+// wrong (write hole). Found by seed 20913 of `faults`.
 #[test]
 fn a_resync_compares_what_a_member_holds_that_answers_late() {
     for level in [Level::Raid5, Level::Raid6] {
@@ -376,8 +383,9 @@ fn a_check_compares_what_a_member_holds_that_answers_late() {
     }
 }
 
-// A block was reconstructed from parity that was not checked since a crash, though its member was
-// present and only slow. Counterpart: after the check, reads go around the member.
+// A read reconstructed a block from parity that had not been checked since a crash, although the
+// member of the block was present and only slow. Counterpart: after the check, reads go around the
+// member.
 #[test]
 fn no_read_goes_round_a_slow_member_where_parity_was_not_checked() {
     let mut rig = with_wrong_parity(Level::Raid5, false);
@@ -394,12 +402,13 @@ fn no_read_goes_round_a_slow_member_where_parity_was_not_checked() {
     assert_eq!(rig.take_answer(read), Some(Ok(vec![0; 4096])));
 }
 
-// A write that no longer needed the block left it unreadable, and the stripe remembered it: when
-// another member failed, its recovery found two blocks missing although the block could be read by
-// then. Found by the load `faulty` 1001454014.
+// A write that no longer needed an unreadable block did not correct it, and the stripe still
+// counted the block as missing later: when another member failed, its recovery found two blocks
+// missing although the block could be read by then. Found by the load `faulty` 1001454014.
 #[test]
 fn a_block_that_a_write_could_not_read_is_corrected_when_the_write_ends() {
-    // Two reads either way, so the stripe is reconstructed; without block 16, it is modified.
+    // Both plans need two reads, so a reconstruct write is chosen; as block 16 is unreadable, the
+    // stripe is read-modify-written instead.
     let mut rig = raid5();
     let first = rig.array.data_offset[1].0;
     rig.disks[1].faults.bad_reads.insert(first);

@@ -1,13 +1,13 @@
 //! Tests of power cuts at sampled points of short scripts, in sampled orders.
 //!
-//! Small scope (`crate::scope`): all scripts of one or two operations on the smallest array of
-//! each level, each in six orders, with two cuts in each of a few states. The tests print how many
-//! orders and states were tried, and require minimum numbers of them.
+//! The small scope (`crate::scope`) has all scripts of one or two operations on the smallest array
+//! of each level, each in six orders, with two cuts in each of a few states. The tests print how
+//! many orders and states were tried, and require minimum numbers of them.
 //!
-//! The same search covers each policy that differs from untuned md, on chunks of more than a
-//! stripe, for a sample of the scripts.
+//! For a sample of the scripts, the search also covers each policy that differs from untuned md,
+//! with chunks larger than a stripe.
 //!
-//! Wider: random scripts on larger shapes, cut often.
+//! In a wider scope, random scripts on larger arrays are cut often.
 #![allow(
     clippy::cast_possible_truncation,
     clippy::cast_possible_wrap,
@@ -54,7 +54,8 @@ fn run_scope(level: Level, members: usize, budget: Budget) -> Search {
     search
 }
 
-/// Asserts that a search tried several orders, met answers and cut while data was outstanding.
+/// Asserts that a search tried several orders of events, and cut the power after answers and while
+/// data was outstanding.
 fn assert_sampled(search: &Search) {
     let Search { scripts, two_orders, states, answered, data_outstanding, .. } = search;
     let Search { scripts_with_data, verified, scrubbed, .. } = search;
@@ -131,7 +132,7 @@ fn every_policy_on_every_level_survives_sampled_cuts_of_short_scripts() {
     assert_covered(search.coverage);
 }
 
-/// Scripts of one operation, with enough walks to try most orders of events of the shorter ones.
+/// Scripts of one operation, with enough walks to try most orders of events of the shorter scripts.
 #[test]
 fn all_orders_of_the_shortest_scripts() {
     let budget = Budget { operations: 1, scripts: usize::MAX, walks: 300, states: 10, cuts: 1 };
@@ -143,9 +144,9 @@ fn all_orders_of_the_shortest_scripts() {
     assert!(search.exhausted >= 5, "{} of {}", search.exhausted, search.scripts);
 }
 
-/// States with equal fingerprints are cloned, cut side by side and must be left equal: clones with
-/// the same inputs have the same outputs (I16). Counterpart:
-/// fingerprints that leave out the disks take different states for equal, which the test detects.
+/// Clones of states with equal fingerprints are cut side by side, and must be equal afterwards:
+/// clones with the same inputs have the same outputs (I16). Counterpart: fingerprints without the
+/// disks are equal for different states, which the test detects.
 #[test]
 fn states_that_look_alike_to_a_cut_are_left_alike_by_it() {
     let budget = Budget { operations: 2, scripts: 16, walks: 12, states: 12, cuts: 0 };
@@ -162,7 +163,7 @@ fn states_that_look_alike_to_a_cut_are_left_alike_by_it() {
     assert!(wrongly > 0, "blind: {more} states were taken for the same");
 }
 
-/// Changes the parts of the state that a cut depends on, one at a time.
+/// Changes each part of the state that a cut depends on, one at a time.
 #[test]
 fn whatever_a_cut_depends_on_changes_the_fingerprint() {
     let mut world = smallest(Level::Raid5, 3, Start::Dirty);
@@ -177,7 +178,7 @@ fn whatever_a_cut_depends_on_changes_the_fingerprint() {
         ("disks", |world| world.disks[1].flip_bit(2048, 3).unwrap()),
         ("disks", |world| world.disks[0].poke(8, &[7; 512])),
         ("disks", |world| world.disks[2].faults.gone = true),
-        // Whether a write is in the cache, outstanding or durable.
+        // A member request completes, so that its write is in the cache or durable.
         ("disks", |world| assert!(world.step(Order::Fifo))),
         ("disks", |world| assert!(world.step(Order::Lifo))),
         ("clients", |world| world.model.add_possible(5, &[1; 512])),
@@ -195,9 +196,9 @@ fn whatever_a_cut_depends_on_changes_the_fingerprint() {
     }
 }
 
-/// Bugs that scripts of two operations show, each found by the checker that is named. The first
-/// needs a write that arrives while superblocks that say clean are being written, so time has to
-/// pass before it.
+/// Bugs that scripts of two operations show, each found by the named checker. The first bug needs a
+/// write that arrives while superblocks that say clean are being written, so time has to pass
+/// before this write.
 #[test]
 fn planted_bugs_are_found_in_the_small_scope() {
     type Bug = (Mutant, &'static str, fn(&mut World));
@@ -238,8 +239,8 @@ fn planted_bugs_are_found_in_the_small_scope() {
     }
 }
 
-/// A dirty and degraded array is refused without consent. After consent only predicted stripes are
-/// wrong.
+/// A dirty and degraded array is refused without consent. After consent, only stripes that the
+/// model predicts may be wrong.
 #[test]
 fn dirty_and_degraded_needs_consent() {
     let mut world = smallest(Level::Raid5, 3, Start::Dirty);

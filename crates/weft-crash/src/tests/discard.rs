@@ -35,7 +35,7 @@ fn full_stripe(rig: &Rig) -> u64 {
     CHUNK * u64::from(rig.array.geometry().data_members())
 }
 
-/// Disk and sectors of data writes since the log was cleared.
+/// Disk and number of sectors of each data write since the log was cleared.
 fn written(rig: &Rig) -> Vec<(usize, u64)> {
     let write = |logged: &Logged| match logged {
         Logged::Write { disk, count, metadata: false, .. } => Some((*disk, *count)),
@@ -59,7 +59,7 @@ fn a_trim_is_one_discard_for_each_member_and_leaves_its_ends_alone() {
         assert!(!rig.read_bytes(full_stripe - 512, 512).unwrap().is_all(0));
         assert!(!rig.read_bytes(4 * full_stripe, 512).unwrap().is_all(0));
         rig.log.clear();
-        // Less than a full stripe.
+        // The trim covers less than two full stripes, and no full stripe as a whole.
         let trim = rig.trim(5 * full_stripe + 512, 2 * full_stripe - 1024);
         assert_eq!(rig.wait(trim), Ok(Vec::new()));
         assert_eq!(written(&rig), []);
@@ -84,9 +84,10 @@ fn zeroes_are_discarded_where_full_stripes_are_whole_and_written_beside() {
         let written = written(rig);
         (written.iter().filter(|write| full_stripes(write)).count(), written.len())
     };
-    // One discard for each member; data and parity of a block at both ends.
+    // There is one discard for each member, and a write of data and of parity for the block at each
+    // end.
     assert_eq!(zeroes(&mut rig, true), (4, 8));
-    // Writes of the cache are merged differently.
+    // Without discards the zeros go through the stripe cache, where writes are merged differently.
     assert_eq!(zeroes(&mut rig, false), (2, 6));
     rig.verify();
     rig.fail_disk(1);
@@ -117,7 +118,7 @@ fn members_that_do_not_discard_are_left_alone() {
     rig.verify();
 }
 
-/// The power is cut after each step of a trim between writes, with different rules.
+/// The power is cut after each step of a trim between writes, under different rules.
 #[test]
 fn a_cut_in_the_middle_leaves_full_stripes_that_are_resynced() {
     let mut suspect = 0;
@@ -147,7 +148,7 @@ fn a_cut_in_the_middle_leaves_full_stripes_that_are_resynced() {
     assert!(suspect > 5, "{suspect}");
 }
 
-/// A failed discard is no failure of the member: zeros are stored in its place, on every level, and
+/// A failed discard does not fail the member: on every level zeros are stored in its place, and
 /// copies and parity agree.
 #[test]
 fn a_discard_that_fails_costs_no_member() {
@@ -216,8 +217,8 @@ fn without_space_the_full_stripes_are_checked_and_no_member_is_failed() {
     rig.scrub_clean();
 }
 
-/// Neither the trim nor the sync sees full stripes that some members have discarded and others have
-/// not.
+/// A trim and a sync of the same full stripes wait for each other, so that neither sees full
+/// stripes that only some members have discarded.
 #[test]
 fn a_trim_and_a_sync_of_its_full_stripes_wait_for_each_other() {
     for action in [SyncAction::Check, SyncAction::Repair] {
@@ -242,9 +243,10 @@ fn a_trim_and_a_sync_of_its_full_stripes_wait_for_each_other() {
     }
 }
 
-/// Known defect: a degraded array of which a member once had no space needs consent to start again,
-/// although its members have all data by then. The lack of space is recorded for parity, and
-/// nothing removes that record where no resync is possible. The array should start without consent.
+/// Known defect: a degraded array needs consent to start again if one of its members once had no
+/// space, although the members have all data by then. The lack of space marks parity as possibly
+/// wrong, and only a resync, which a degraded array cannot run, removes this mark. The array should
+/// start without consent.
 #[test]
 fn a_degraded_array_that_was_full_once_asks_for_consent() {
     let mut after_trim = full(options(Level::Raid5, 4));

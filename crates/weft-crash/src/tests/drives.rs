@@ -28,8 +28,8 @@ fn scripts_of_every_profile_keep_their_promises_on_drives() {
     assert!(requests > 10_000 && points > 200, "{requests} requests, {points} points");
 }
 
-/// A read takes exactly as long as the same command on a drive alone, and longer on a disk with an
-/// arm than on flash.
+/// A read takes exactly as long as the same command on a drive outside of a world, and longer on a
+/// hard disk than on flash.
 #[test]
 fn a_request_takes_the_time_of_its_drive() {
     for name in names() {
@@ -60,7 +60,8 @@ fn a_request_takes_the_time_of_its_drive() {
     }
 }
 
-/// Bugs of each kind (order, superblocks, bits, parity) are found on drives as without them.
+/// Bugs of each kind (order, superblocks, bits, parity) are found with drives as they are without
+/// drives.
 #[test]
 fn planted_bugs_are_found_on_drives() {
     let drives = ["hdd-2011-7200", "ssd-sata-2020-slowflush", "ssd-sata-dc-2019-wc0"];
@@ -85,7 +86,7 @@ fn planted_bugs_are_found_on_drives() {
     }
 }
 
-/// A timer of the engine fires while a drive works, at its time.
+/// A timer of the engine fires in time while a drive works.
 #[test]
 fn timers_fire_while_a_drive_works() {
     let mut options = Options::new(Level::Raid1, 2, chunk_kib(64));
@@ -93,7 +94,7 @@ fn timers_fire_while_a_drive_works() {
     let mut world = World::new(options);
     world.run(Order::Fifo);
     let sync = Flags { sync: true, ..Flags::NONE };
-    // One request after the other, each of which takes milliseconds, for a second and more.
+    // Requests that take milliseconds each follow one another for more than a second.
     let begun = world.now;
     let mut late = Span::ZERO;
     for turn in 0..100 {

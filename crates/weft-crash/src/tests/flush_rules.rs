@@ -18,17 +18,17 @@ const RULES: [FlushRule; 5] =
 
 const MEMBERS: u16 = 3;
 
-/// A member. Its writes are numbered from 1, which stands for its content at the start.
+/// A member. Its writes are numbered from 1; number 1 is the content at the start.
 struct Disk {
     unflushed: Unflushed,
     completed: u64,
     durable: u64,
-    /// Number of flushes started so far, and of the last one of them that ended.
+    /// Number of flushes started so far. `ended` is the number of the last flush that ended.
     started: u64,
     ended: u64,
 }
 
-/// A request, and what was promised when it arrived.
+/// A flush request, with the promises that were made when it arrived.
 struct Asked {
     number: usize,
     /// By member: the last write that must be durable.
@@ -59,8 +59,8 @@ struct Bench {
     planted: Option<Mutant>,
     disks: BTreeMap<u16, Disk>,
     flights: Vec<Flight>,
-    /// Requests that are not served, by number, each with the number of flushes of each member that
-    /// had been started when the request arrived.
+    /// Unserved requests, by number. Each has, by member, the number of flushes that had been
+    /// started when the request arrived.
     unserved: BTreeMap<usize, BTreeMap<u16, u64>>,
     asked: usize,
     served: usize,
@@ -245,9 +245,9 @@ fn each_planted_bug_of_the_rules_is_found() {
     }
 }
 
-/// Requests to flush one member: a request that finds its writes durable starts no flush; a request
-/// that finds a flush in flight that covers its writes shares it; a request after a further write
-/// waits for the next flush.
+/// Requests to flush one member. A request with durable writes starts no flush; a request with
+/// writes that a flush in flight covers shares this flush; a request after a further write waits
+/// for the next flush.
 #[test]
 fn a_member_is_flushed_when_it_was_written_since() {
     let mut bench = Bench::new(FlushRule::Needed, true, None);

@@ -22,13 +22,13 @@ fn answer(rig: &mut Rig, ticket: Ticket) -> Result<(), ReplyError> {
     rig.take_answer(ticket).expect("the request was answered").map(|_| ())
 }
 
-/// Waits until the superblocks say clean, so that the next write begins with an update of them.
+/// Waits until the superblocks say clean, so that the next write begins with a superblock update.
 fn clean(rig: &mut Rig) {
     rig.pass(Span::secs(5));
     assert_eq!(rig.volume().array_state, "clean");
 }
 
-/// Stops, and starts again without consent.
+/// Stops the array, and starts it again without consent.
 fn restart(rig: &mut Rig) {
     rig.stop();
     let plain = assemble::Options { run: true, ..assemble::Options::default() };
@@ -75,7 +75,8 @@ fn a_passing_error_of_every_superblock_costs_nothing() {
     restart(&mut rig);
 }
 
-// The first write after clean was never answered, and the status showed nothing.
+// The first write to a clean array was never answered if a superblock found no space, and the
+// status did not show the reason.
 #[test]
 fn a_superblock_without_space_is_told_and_its_member_is_given_up() {
     for level in [Level::Raid5, Level::Raid6] {
@@ -125,7 +126,8 @@ fn a_level_goes_on_without_its_full_members_and_starts_again_without_them() {
         (Level::Raid5, vec![3], 1),
         (Level::Raid6, vec![0], 1),
         (Level::Raid6, vec![0, 4], 2),
-        // No member is failed if too many are full: then all requests wait.
+        // If more members are full than the array can lose, no member is failed and all requests
+        // wait.
         (Level::Raid5, vec![0, 4], 0),
         (Level::Raid6, vec![0, 3, 4], 0),
     ] {
@@ -133,7 +135,7 @@ fn a_level_goes_on_without_its_full_members_and_starts_again_without_them() {
         for disk in &full {
             rig.disks[*disk].faults.no_space = true;
         }
-        // A full stripe, of which every member has a part.
+        // A full stripe has a chunk on every member.
         let full_stripe = 64 << 10 << 2;
         let write = rig.put(0, full_stripe);
         rig.pass(Span::millis(100));
@@ -236,7 +238,8 @@ fn a_full_member_that_is_being_rebuilt_is_given_up() {
     rig.disks[disk].faults.no_space = true;
     rig.pass(LONG);
     rig.pass(LONG);
-    // Not even its superblock says that it belongs to the array.
+    // The superblock of the added disk found no space either, so it does not say that the disk
+    // belongs to the array.
     answer(&mut rig, add).unwrap();
     assert_eq!(faulty(&rig), 1);
     let write = rig.write(1, 9);
@@ -245,8 +248,8 @@ fn a_full_member_that_is_being_rebuilt_is_given_up() {
     restart(&mut rig);
 }
 
-// The resync required by the lack of space was dropped without updating superblocks: the next start
-// was dirty and degraded.
+// The resync that the lack of space required was dropped, but the superblocks still required it:
+// the array was dirty and degraded at the next start.
 #[test]
 fn a_member_without_space_that_fails_during_a_stop_leaves_the_array_clean() {
     let mut fell = 0;
@@ -256,7 +259,7 @@ fn a_member_without_space_that_fails_during_a_stop_leaves_the_array_clean() {
         let write = rig.put(0, 64 << 10 << 2);
         rig.pass(Span::millis(100));
         assert_eq!(answer(&mut rig, write), Err(ReplyError::NoSpace));
-        // Before the engine notices that there is space again.
+        // The stop begins before the engine notices that there is space again.
         rig.disks[1].faults.no_space = false;
         let stop = rig.disks[1].operations() + nth;
         for number in stop..stop + 2 {
@@ -274,9 +277,9 @@ fn a_member_without_space_that_fails_during_a_stop_leaves_the_array_clean() {
     assert!(fell >= 4, "{fell}");
 }
 
-// A block was written when there was space again, after the superblocks had recorded from where
-// parity may be wrong; with the redundancy gone that was dropped, and clean was recorded before the
-// block was durable.
+// A deferred block was written once there was space again. The superblocks recorded from where
+// parity may be wrong. This record was dropped when the array had lost its redundancy, and the
+// superblocks said clean before the block was durable.
 #[test]
 fn what_is_written_when_there_is_space_again_is_durable_before_clean_is_said() {
     for (level, gone) in [(Level::Raid5, vec![2]), (Level::Raid6, vec![2, 3])] {
@@ -303,7 +306,7 @@ fn what_is_written_when_there_is_space_again_is_durable_before_clean_is_said() {
     }
 }
 
-// Each retry of an update that found no space raised the update count of the members that have
+// Each retry of a superblock update that found no space raised the update count of the members with
 // space. Two members that were full together fell behind by two, and after a power cut the array
 // was refused without `--force`, though both had all data.
 #[test]
@@ -344,7 +347,8 @@ fn a_stop_waits_for_a_failure_that_is_recorded_once_a_full_member_is_given_up() 
     restart(&mut rig);
 }
 
-// Full stripes are written from the client's memory, which is released with the answer.
+// Full stripes are written from the client's memory, which is released with the answer. Blocks that
+// a member without space still lacks must be kept elsewhere.
 #[test]
 fn what_a_full_member_lacks_of_a_full_stripe_is_kept_for_it() {
     for stripe_size in [StripeSize::default(), StripeSize::AUTO] {

@@ -1,7 +1,7 @@
 //! Tests of process crashes while the power stays on (F14).
 //!
-//! Members keep what they completed, durable or not, so every acknowledged write is there; only
-//! outstanding writes may or may not have happened.
+//! Members keep all completed writes, durable or not, so every acknowledged write is there. Only
+//! outstanding writes may be stored or lost.
 
 #![allow(clippy::cast_possible_truncation, reason = "numbers of a test are small")]
 
@@ -53,7 +53,7 @@ fn a_kill_at_every_point_leaves_what_was_acknowledged() {
             let over = rig.is_answered(whole) && rig.outstanding().next().is_none();
             rig.kill().recover();
             rig.verify();
-            // A flush by the next engine covers what the previous one had acknowledged.
+            // A flush of the next engine covers all writes that the previous engine acknowledged.
             let flush = rig.flush();
             rig.wait(flush).unwrap();
             rig.until_idle();

@@ -1,12 +1,12 @@
-//! Tests of known failures: each listed one still fails, and only mended ones leave the list.
+//! Tests of known failures: each listed script still fails, and only mended scripts leave the list.
 
 use crate::World;
 use crate::kept::{self, Kept};
 use crate::script::{Profile, Script};
 use weft_engine::mutant::Mutant;
 
-/// Number of stored scripts, open or mended. It only grows: a mended script moves from one folder
-/// to the other.
+/// Number of stored scripts, open or mended. The number only grows, because a mended script moves
+/// from one folder to the other.
 const KEPT: usize = 105;
 
 #[test]
@@ -50,8 +50,8 @@ fn no_entry_breaks_a_promise_about_data_or_was_not_looked_into() {
     assert!(found.may_be_open().unwrap_err().contains("expected what is wrong"));
 }
 
-/// The list may be empty, so its test is tested with a planted failure, the same one mended, and
-/// one that fails differently.
+/// The list may be empty, so its test is tested with three planted entries: one that fails as
+/// described, one that is mended, and one that fails differently.
 #[test]
 fn an_entry_that_fails_is_told_from_one_that_is_mended_or_fails_otherwise() {
     let early = &["I5 dirty before data"];

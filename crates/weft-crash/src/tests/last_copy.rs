@@ -46,8 +46,9 @@ fn is_read_and_not_written(rig: &mut Rig, disk: usize) {
     assert!(rig.record.is_in_sync(disk), "{level:?}: no failure is recorded");
 }
 
-/// A failed flush is reported and no later one is acknowledged: data that it covered may be lost
-/// even if the disk flushes again. The array is stopped with an error and assembled anew.
+/// A failed flush is reported, and no later flush is acknowledged, because data of the failed one
+/// may be lost even if the disk flushes again. The array is stopped with an error and assembled
+/// anew.
 #[test]
 fn last_copy_that_fails_a_flush_is_read_on() {
     for (mut rig, disk) in last_copies() {
@@ -67,7 +68,7 @@ fn last_copy_that_fails_a_flush_is_read_on() {
     }
 }
 
-/// A superblock write that fails twice: the array was clean, and a write has to mark it dirty
+/// A superblock write fails twice. The array was clean, and a write must mark the array dirty
 /// first.
 #[test]
 fn last_copy_that_fails_a_superblock_is_read_on() {
@@ -87,8 +88,8 @@ fn last_copy_that_fails_a_superblock_is_read_on() {
     }
 }
 
-/// Counterpart: a member that the array can do without fails when its flush fails, and the flush is
-/// acknowledged.
+/// Counterpart: a member that the array can lose is failed when its flush fails, and the client's
+/// flush is acknowledged.
 #[test]
 fn member_to_spare_that_fails_a_flush_fails() {
     for level in [Level::Raid1, Level::Raid5, Level::Raid6] {
@@ -102,8 +103,8 @@ fn member_to_spare_that_fails_a_flush_fails() {
     }
 }
 
-/// A read that fails repeatedly returns an error. Once the disk works again, its stripe is read and
-/// written.
+/// A read that fails repeatedly returns an error. Once the disk works again, the stripe can be read
+/// and written.
 #[test]
 fn last_copy_that_fails_a_read_is_read_and_written_once_it_is_well() {
     let mut failed = 0;
@@ -129,10 +130,10 @@ fn last_copy_that_fails_a_read_is_read_and_written_once_it_is_well() {
     assert!(failed >= 3, "{failed} of 6 reads failed");
 }
 
-/// RAID 10 of three members, one of them missing: a member that is needed for another chunk, and
-/// has no bad-block log, fails to write its copy, and the other member writes its own. The array
-/// stays dirty, with or without a bitmap, and once all slots are filled again a resync makes the
-/// copies equal.
+/// RAID 10 of three members, one of them missing. A member that the array needs for another chunk,
+/// and that has no bad-block log, fails to write its copy, while the other member writes its own
+/// copy. The array stays dirty, with or without a bitmap. Once all slots are filled again, a resync
+/// makes the copies equal.
 #[test]
 fn copy_that_a_needed_member_failed_to_write_is_resynced_once_the_array_is_whole() {
     for bitmap in [false, true] {

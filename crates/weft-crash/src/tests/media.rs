@@ -22,7 +22,8 @@ fn options(level: Level, members: usize) -> Options {
     options
 }
 
-/// Runs 120 requests of all kinds, some at once. Returns the number that failed.
+/// Runs 120 requests of all kinds, some of them concurrently. Returns the number of requests that
+/// failed.
 fn script(world: &mut World) -> usize {
     let mut rng = Rng::new(99);
     let size = world.size();
@@ -201,8 +202,8 @@ fn every_latent_error_is_read_around_and_mended() {
     }
 }
 
-/// Two unreadable strips of a stripe: one read reconstructs both, and both are rewritten. In the
-/// second case the rewrite of the first strip fails, which is recorded as a bad block.
+/// Two strips of a stripe are unreadable. One read reconstructs both, and both are rewritten. In
+/// the second case the rewrite of the first strip fails, and the strip is recorded as a bad block.
 #[test]
 fn both_latent_errors_of_a_stripe_of_raid6_are_mended_by_one_read() {
     for first_fails in [false, true] {

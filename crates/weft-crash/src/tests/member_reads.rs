@@ -8,8 +8,8 @@ use weft_ondisk::Level;
 /// Blocks of a chunk.
 const CHUNK: u64 = 16;
 
-/// Blocks that each of four disks reads for a range of an array that was started anew without disk
-/// 1. Parity is on disk 3, 2, 1 and 0, full stripe by full stripe.
+/// Number of blocks that each of four disks reads for a range of an array that was started anew
+/// without disk 1. The parity of the first four full stripes is on disks 3, 2, 1 and 0.
 fn reads(plan_rule: PlanRule, blocks: std::ops::Range<u64>) -> [u64; 4] {
     let mut rig = Rig::raid5(4, chunk_kib(CHUNK * 4)).with(|options| {
         options.knobs = Knobs { plan_rule, ..Knobs::default() };
@@ -38,7 +38,7 @@ fn reads(plan_rule: PlanRule, blocks: std::ops::Range<u64>) -> [u64; 4] {
 #[test]
 fn a_read_of_full_stripes_takes_each_strip_of_the_others_once() {
     assert_eq!(reads(PlanRule::Least, 0..12 * CHUNK), [4 * CHUNK, 0, 4 * CHUNK, 4 * CHUNK]);
-    // md reads them through its stripe cache too.
+    // By md's rule all of these chunks are read through the stripe cache.
     assert_eq!(reads(PlanRule::Md, 0..12 * CHUNK), [4 * CHUNK, 0, 4 * CHUNK, 4 * CHUNK]);
 }
 
@@ -46,7 +46,7 @@ fn a_read_of_full_stripes_takes_each_strip_of_the_others_once() {
 fn strips_that_no_missing_one_is_computed_from_are_read_from_their_members_alone() {
     // The last chunk of the first full stripe is on disk 2.
     assert_eq!(reads(PlanRule::Least, 2 * CHUNK..3 * CHUNK), [0, 0, CHUNK, 0]);
-    // One block of the missing chunk, and the next one on disk 2.
+    // The range has one block of the missing chunk, and the next block on disk 2.
     assert_eq!(reads(PlanRule::Least, 2 * CHUNK - 1..2 * CHUNK + 1), [1, 0, 2, 1]);
 }
 

@@ -1,5 +1,5 @@
-//! Tests of the engine in the crash simulator. They are in the library, because an integration test
-//! would need the library compiled with optimisation once more: 70 s of CPU time.
+//! Tests of the engine in the crash simulator. They are unit tests, because integration tests would
+//! need the library compiled with optimisation once more, which takes 70 s of CPU time.
 
 mod added;
 mod bad_blocks;

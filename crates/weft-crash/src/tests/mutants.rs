@@ -77,7 +77,7 @@ fn the_table_has_every_bug_once_and_every_checker_or_says_why_not() {
 }
 
 /// Counts of the columns that I6 excused only because of the write-back cache, in the generated
-/// scripts with a cache. No checker ends a script.
+/// scripts with a cache. No violation ends a script here.
 fn let_pass_for_the_cache(planted: Option<Mutant>) -> Excuses {
     let mut excuses = Excuses::default();
     let profiles = Profile::ALL.into_iter().chain(Profile::STRAIGHT).chain(Profile::BITMAPS);
@@ -95,8 +95,8 @@ fn let_pass_for_the_cache(planted: Option<Mutant>) -> Excuses {
     excuses
 }
 
-/// Few of the columns that I6 excuses for the cache are wrong, but many are if parity is computed
-/// wrongly.
+/// Few of the columns that I6 excuses for the cache are wrong; with a planted bug that computes
+/// parity wrongly, many are.
 #[test]
 fn what_passes_for_the_write_back_cache_is_counted_and_shows_wrong_parity() {
     let share = |it: Excuses| it.ended_cached_wrong * 10_000 / it.ended.max(1);

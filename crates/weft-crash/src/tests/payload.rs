@@ -1,8 +1,9 @@
 //! Tests of payload modes: a run makes the same decisions with tags as with bytes (I15).
 //!
-//! Every output is hashed with its time; so are the results of power cuts, the content found, and
-//! the errors of the write hole. Tags and bytes must give the same, seed by seed. A disagreement is
-//! planted too, by tags that lose some of the content, and must be noticed.
+//! The compared results include a digest of all outputs with their times, the results of power
+//! cuts, the content found, and the errors of the write hole. Tags and bytes must give the same
+//! results for each seed. A planted disagreement, tags that lose some of the content, must be
+//! noticed.
 #![allow(clippy::cast_possible_truncation, reason = "numbers of a test are small")]
 
 use crate::script::{Profile, Report, Script};
@@ -63,7 +64,8 @@ agree! {
     tags_and_bytes_agree_beyond_the_level: BEYOND from 46_000;
 }
 
-/// A bit of one tag flips at each start: a resync finds wrong parity, writes it, and reports it.
+/// A bit of one tag flips at each start, so that a resync finds wrong parity, rewrites and reports
+/// it.
 #[test]
 fn tags_that_differ_where_bytes_do_not_are_seen() {
     let plant = |world: &mut World| {
@@ -84,7 +86,7 @@ fn rig(payload: PayloadMode) -> Rig {
     Rig::of(Options { payload, ..Options::new(Level::Raid5, 4, chunk_kib(64)) })
 }
 
-/// Writes of every length, a read of each, and a failed member.
+/// Issues writes of every length and a read of each, and fails a member.
 fn some_work(rig: &mut Rig) -> u64 {
     for n in 0..40 {
         let (start, len) = (n * 13 * BLOCK + n % 5 * 512, (1 + n % 9) * 1536);
@@ -121,7 +123,7 @@ fn without_payload_what_looks_at_it_is_refused_by_name() {
     assert_eq!(repair, NeedsPayload::Repair);
     let sector = none.array.data_offset[2].0;
     assert_eq!(none.disks[2].flip_bit(sector, 1), Err(NeedsPayload::BitRot));
-    // The engine continues, and so it does with payload.
+    // The engine still accepts commands. Worlds with payload accept the refused commands too.
     assert_eq!(none.command(Verb::SyncAction(SyncAction::Idle)), Ok(()));
     for payload in [PayloadMode::Tags, PayloadMode::Bytes] {
         let mut rig = rig(payload);

@@ -12,8 +12,9 @@ use weft_units::Span;
 const BLOCK: u64 = 4096;
 const NEVER: Span = Span::secs(1 << 20);
 
-/// RAID 5 of five, chunk 64 KiB, that stays dirty and has every block of its first five full
-/// stripes on its disks, and none in its cache. Block 0 is on disk 0, 16 on 1 and so on, P on 4.
+/// RAID 5 of five members with a chunk of 64 KiB, which stays dirty. Every block of its first five
+/// full stripes is on the disks, and none is in the stripe cache. Block 0 is on disk 0, block 16 on
+/// disk 1 and so on, P on disk 4.
 fn five(scheduler: SchedulerKind, queue_depth: u32) -> Rig {
     let mut rig = Rig::raid5(5, chunk_kib(64)).with(|o| {
         o.knobs = Knobs { scheduler, queue_depth, safe_mode_delay: NEVER, ..Knobs::md() };
@@ -61,7 +62,7 @@ fn a_disk_has_no_more_at_once_than_the_depth_says() {
             assert_eq!(most_at_once(scheduler, depth), depth as usize, "{scheduler:?}");
         }
     }
-    // Counterpart: without a depth nothing bounds it.
+    // Counterpart: with queue depth 0 the number is not bounded.
     assert!(most_at_once(SchedulerKind::None, 0) > 5);
 }
 
@@ -77,7 +78,7 @@ fn one_disk_has_a_queue_of_its_own_until_a_value_is_set_for_all() {
     let most = most_of_each(&mut rig);
     assert_eq!(most[1], 2);
     assert!([0, 2, 3, 4].iter().all(|disk| most[*disk] > 2), "{most:?}");
-    // A value set for the volume applies to all disks; other knobs of the one disk stay.
+    // A value set for the volume applies to all disks; other values of disk 1 stay.
     rig.set("queue_depth", "1");
     assert_eq!(own(&rig), [false, true, false, false, false]);
     assert_eq!(most_of_each(&mut rig), [1; 5]);
@@ -90,8 +91,8 @@ fn one_disk_has_a_queue_of_its_own_until_a_value_is_set_for_all() {
     assert_eq!(own(&rig), [false; 5]);
 }
 
-/// A busy disk answers each request in time after its dispatch, although requests waited longer in
-/// its queue: the disk does not stall.
+/// A busy disk that answers each request soon after its dispatch does not count as stalled,
+/// although requests wait longer in its queue.
 #[test]
 fn stalls_count_from_the_dispatch() {
     let mut rig = five(SchedulerKind::MqDeadline, 1);
@@ -109,8 +110,8 @@ fn stalls_count_from_the_dispatch() {
     rig.finish().must();
 }
 
-/// Counterpart: a write is at the disk for too long. Reads that wait behind it are served from
-/// other members, and are never sent to the disk.
+/// Counterpart: the disk does not answer a write in time. Reads that wait behind the write are
+/// served from other members, and are never sent to the disk.
 #[test]
 fn what_waits_behind_a_stalled_disk_is_read_round_it() {
     let bounded = SchedulerKind::ALL.map(|scheduler| (scheduler, 1, 1));
@@ -184,7 +185,8 @@ fn another_scheduler_takes_over_what_waits() {
     assert!(rig.verify() > 2500);
 }
 
-/// Power cuts, faults and administrators, with schedulers and bounds that change.
+/// Scripts with power cuts, faults, administrators' commands, and changes of schedulers and queue
+/// depths.
 #[test]
 fn scripts_with_schedulers_keep_every_promise() {
     let (mut cuts, mut requests, mut bounded) = (0, 0, 0);

@@ -20,8 +20,9 @@ fn offsets(world: &World) -> BTreeSet<Sectors> {
     members.iter().filter_map(|member| offset(member.state)).collect()
 }
 
-/// Generated scripts, the number of starts that found two members rebuilt to different offsets, and
-/// with a bitmap the number of scripts that rebuilt a re-added member beside a fresh one.
+/// Generated scripts keep all promises. The test counts the starts that found two members rebuilt
+/// to different offsets and, with a bitmap, the scripts that rebuilt a re-added member beside a
+/// fresh one.
 #[test]
 fn copies_agree_after_an_end_in_the_middle_of_two_rebuilds() {
     for profile in Profile::REBUILDS {
@@ -49,8 +50,9 @@ fn copies_agree_after_an_end_in_the_middle_of_two_rebuilds() {
     }
 }
 
-/// Stored scripts that left copies different: a partly rebuilt member was treated as one that had
-/// nothing to disagree about. Each is clean today (`found_by_sweeps.rs`), and fails with that bug.
+/// Stored scripts that once left copies different, because a partly rebuilt member was treated as
+/// if its data could not differ from the other copies. Each script passes today
+/// (`found_by_sweeps.rs`), and fails with the bug planted.
 #[test]
 fn scripts_after_which_copies_differed_differ_with_the_bug_planted() {
     let kept = kept::regressions().unwrap_or_else(|error| panic!("{error}"));
@@ -108,9 +110,9 @@ fn without_a_resync_what_was_rebuilt_in_part_stays_different() {
 /// Origins of the two members that are rebuilt together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Together {
-    /// One is re-added by the bitmap, one is fresh.
+    /// One member is re-added by the bitmap, the other is fresh.
     ReAddedAndFresh,
-    /// One left while it was being rebuilt, and returns.
+    /// One member left while it was being rebuilt, and returns.
     HalfRebuilt,
 }
 
@@ -163,8 +165,8 @@ fn a_fresh_member_is_rebuilt_as_a_whole_beside_one_that_follows_the_bitmap() {
     assert_eq!(ran, 48);
 }
 
-/// A read that begins below the recovery offset of a member and ends behind it does not go to that
-/// member; one that ends at the offset does. The member is the first of its mirror.
+/// A read that begins below the recovery offset of a member and ends behind it does not go to this
+/// member; a read that ends at the offset does. The member is the first of its mirror.
 #[test]
 fn a_read_that_crosses_the_recovery_offset_goes_to_a_member_that_has_all_of_it() {
     let rig = Rig::raid(Level::Raid1, 2, None, chunk_kib(64));

@@ -13,7 +13,7 @@ use weft_ondisk::{Level, NewArray, NewMember, Uuid};
 use weft_units::rng::Rng;
 use weft_units::{ByteRange, ClientId, MemberIndex, Sectors, Span, Time, VolumeId};
 
-/// A delay longer than any of these tests: the array stays marked dirty.
+/// A `safe_mode_delay` longer than any of these tests, so that the array stays dirty.
 const NEVER: Span = Span::secs(3600);
 
 /// RAID 5 of four with a chunk of 64 KiB: block 0 is on disk 0, 16 on 1, 32 on 2, their P on 3.
@@ -21,8 +21,8 @@ fn raid5() -> Rig {
     Rig::raid5(4, chunk_kib(64))
 }
 
-/// Runs until a request is answered; meanwhile a disk has no space for a write that begins at its
-/// first data sector.
+/// Runs until a request is answered, while a disk has no space for writes that begin at its first
+/// data sector.
 fn wait_without_space_for_first(
     rig: &mut Rig,
     disk: usize,
@@ -39,8 +39,9 @@ fn wait_without_space_for_first(
     rig.take_answer(ticket).expect("the request was answered").map(|_| ())
 }
 
-/// RAID 5 of five, chunk 64 KiB, that stays dirty: block 0 is on disk 0, 16 on 1 and so on, P on 4.
-/// Each of these blocks is filled with 0x40 plus the number of its disk, and none is in the cache.
+/// RAID 5 of five members with a chunk of 64 KiB, which stays dirty: block 0 is on disk 0, block 16
+/// on disk 1 and so on, P on disk 4. Each of these data blocks is filled with 0x40 plus the number
+/// of its disk, and none is in the stripe cache.
 fn five_with_a_stripe(knobs: Knobs) -> Rig {
     let mut rig = Rig::raid5(5, chunk_kib(64)).with(|o| {
         o.knobs = knobs;
@@ -53,7 +54,7 @@ fn five_with_a_stripe(knobs: Knobs) -> Rig {
     rig.written(100, 1)
 }
 
-/// Starts to write a filled stripe beside it while a disk stalls.
+/// Starts to write the data of another, filled stripe while a disk stalls.
 fn stall_a_write(rig: &mut Rig, disk: usize) {
     rig.disks[disk].faults.stalled = true;
     for disk in 0..4 {
@@ -63,7 +64,7 @@ fn stall_a_write(rig: &mut Rig, disk: usize) {
     rig.settle();
 }
 
-/// RAID 5 with a cache of one full stripe (sixteen stripes), and every block written.
+/// RAID 5 with a stripe cache of one full stripe (sixteen stripes). Every block is written.
 fn one_full_stripe_of_cache() -> Rig {
     let mut rig = raid5().with(|o| {
         o.knobs = Knobs::default();
@@ -105,7 +106,8 @@ fn read(tag: u64, volume: u16, len: u64, frames: Run) -> Input {
     })
 }
 
-// Late errors were charged to the disk that had the slot by then: a dead member used up the spare.
+// Errors of a failed member that arrived late were attributed to the disk that had its slot by
+// then, so that a dead member also failed the spare.
 #[test]
 fn late_errors_of_a_failed_member_do_not_fail_its_replacement() {
     let mut rig = raid5().with(|o| o.spares = 1).written(250, 1);
@@ -133,7 +135,8 @@ fn late_errors_of_a_failed_member_do_not_fail_its_replacement() {
     assert!(rig.scrub_clean() > 0);
 }
 
-// A rebuild that was past the stripe cleared the record that its parity has to be corrected.
+// The end of a rebuild that had already passed a stripe cleared the record that the parity of this
+// stripe must be corrected.
 #[test]
 fn rebuild_does_not_forget_a_stripe_behind_it_that_found_no_space() {
     let mut rig = raid5().with(|o| o.knobs.safe_mode_delay = NEVER);
@@ -172,8 +175,8 @@ fn flush_and_stop_are_answered_when_no_member_is_left() {
     assert_eq!(rig.command(Verb::Stop), Ok(()));
 }
 
-// Only a member that an administrator failed had its requests aborted; one that failed by an error
-// held its stripes forever.
+// Requests were aborted only at a member that an administrator failed; a member that failed by an
+// error held its stripes forever.
 #[test]
 fn what_a_failed_member_never_answers_is_given_up() {
     let mut rig = raid5().with(|o| o.knobs.member_timeout = Span::secs(5)).written(200, 1);
@@ -216,8 +219,8 @@ fn clean_state_waits_for_a_flush_that_began_after_the_last_write() {
     assert_eq!(rig.volume().array_state, "clean");
 }
 
-// Stripes of a stalled member stay in use; the resize waited for them, and all requests waited for
-// the resize.
+// Stripes with requests at a stalled member stay in use. The resize waited for these stripes, and
+// all requests waited for the resize.
 #[test]
 fn resize_of_the_cache_is_given_up_when_a_member_stalls() {
     let mut rig = raid5().written(0, 1).written(16, 1).written(32, 1);
@@ -241,7 +244,8 @@ fn resize_of_the_cache_is_given_up_when_a_member_stalls() {
     assert!(writes.iter().all(|ticket| rig.is_answered(*ticket)));
 }
 
-// The rewrite of an unreadable block found no space, but counted as done, and the read back failed.
+// A rewrite of an unreadable block that found no space counted as done, and the block was read
+// back, which failed.
 #[test]
 fn full_member_is_not_failed_by_the_rewrite_of_a_bad_block() {
     let mut rig = raid5().written(0, 1).flushed();
@@ -261,7 +265,8 @@ fn full_member_is_not_failed_by_the_rewrite_of_a_bad_block() {
     assert_eq!(rig.volume().members[0].corrected, 8);
 }
 
-// P was written and the data was not: missing blocks that no client had written became garbage.
+// In a degraded stripe, P was written and data was not, for lack of space: missing blocks that no
+// client had written became garbage.
 #[test]
 fn no_space_in_a_degraded_stripe_leaves_the_blocks_that_nobody_wrote() {
     for lost in 0..3 {
@@ -285,7 +290,7 @@ fn no_space_in_a_degraded_stripe_leaves_the_blocks_that_nobody_wrote() {
     }
 }
 
-// Clients that waited for stripes kept the rebuild from ever getting one.
+// While clients waited for stripes, the rebuild never got one.
 #[test]
 fn rebuild_ends_while_clients_want_more_stripes_than_there_are() {
     let mut rig = raid5();
@@ -308,7 +313,8 @@ fn rebuild_ends_while_clients_want_more_stripes_than_there_are() {
     assert!(rig.scrub_clean() > 0);
 }
 
-// The end of the check was no event, and the recovery that waited for it needed one.
+// A recovery that waited for the end of a check started only at the next event, and the end of the
+// check was no event.
 #[test]
 fn recovery_starts_at_the_end_of_the_check_it_waited_for() {
     let mut rig = raid5().with(|o| o.spares = 1).written(0, 1);
@@ -320,7 +326,7 @@ fn recovery_starts_at_the_end_of_the_check_it_waited_for() {
     let member = rig.member_of(0);
     rig.admin(Verb::Fail(member));
     rig.settle();
-    // Not `run`, which begins with a turn that was not requested.
+    // `run` is not used here, because it would begin with a turn that the engine did not request.
     while rig.step(Order::Fifo) {}
     rig.must();
     assert_eq!((rig.volume().degraded, rig.volume().sync_action), (0, SyncAction::Idle));
@@ -348,8 +354,8 @@ fn read_of_the_second_volume_is_answered_to_the_second_volume() {
     assert!(!outputs.iter().any(|output| matches!(output, Output::Submit { .. })));
 }
 
-// A spare that had been away took the slot of another member, under a number that two members then
-// had.
+// A spare that had been away returned with a device number that another member had by then, and
+// took the slot of that member.
 #[test]
 fn spare_whose_number_is_now_another_members_is_not_believed() {
     let mut rig = Rig::raid5(3, chunk_kib(64)).with(|o| o.spares = 1).written(0, 1).written(16, 2);
@@ -372,8 +378,8 @@ fn spare_whose_number_is_now_another_members_is_not_believed() {
     assert!(rig.verify() > 0);
 }
 
-// Content that a failed read left in the stripe's memory counted as its block, and was even written
-// to the replacement.
+// Content that a failed read left in the memory of a stripe counted as the block, and was even
+// written to the replacement.
 #[test]
 fn block_that_cannot_be_read_back_is_not_taken_from_memory() {
     let mut rig = raid5().with(|o| o.knobs.stripe_cache_size = 512).written(0, 1).flushed();
@@ -385,7 +391,7 @@ fn block_that_cannot_be_read_back_is_not_taken_from_memory() {
         assert!(rig.step(Order::Fifo), "a rewrite is outstanding");
     }
     rig.steps(1);
-    // The read back, which is outstanding, and its repetition.
+    // Both the outstanding read back and its repetition fail.
     let next = rig.disks[0].operations();
     for operation in [next - 1, next] {
         rig.disks[0].faults.schedule.insert(operation, Planned::Once(Fault::Io));
@@ -419,7 +425,8 @@ fn lengths_near_the_largest_number_are_refused() {
     assert!(matches!(refusals[..], [ReplyError::OutOfRange, ReplyError::Busy(_)]), "{refusals:?}");
 }
 
-// Requests after one of many stripes waited for its last stripe.
+// Requests that arrived after a request of many stripes waited until the latter had got its last
+// stripe.
 #[test]
 fn small_write_goes_between_the_pieces_of_a_huge_one() {
     let mut rig = raid5().with(|o| o.full_stripes = 64);
@@ -441,8 +448,8 @@ fn small_write_goes_between_the_pieces_of_a_huge_one() {
     rig.must();
 }
 
-// A spare that was added after the answer to the stop had its superblock written, and all others
-// too.
+// After the answer to a stop, the addition of a spare still wrote superblocks to the spare and to
+// all members.
 #[test]
 fn command_after_a_stop_is_refused_and_writes_nothing() {
     let mut rig = raid5().with(|o| o.logged = true).written(0, 1);
@@ -453,15 +460,15 @@ fn command_after_a_stop_is_refused_and_writes_nothing() {
     assert!(!rig.log.iter().any(|line| matches!(line, Logged::Write { .. })), "{:?}", rig.log);
 }
 
-// The stripe lost content that only it had when its memory was pinned: blocks that no client wrote
-// were computed from old data and new parity.
+// A stripe with pinned memory dropped content that no member had yet: blocks that no client wrote
+// were then computed from old data and new parity.
 #[test]
 fn stripe_with_a_deferred_write_is_kept_when_a_read_of_it_is_given_up() {
     for knobs in [Knobs::md(), Knobs::default()] {
         for failed in [false, true] {
             let mut rig = five_with_a_stripe(knobs);
             if !failed {
-                // The disk is still stalled when the read is aborted.
+                // The disk still stalls when the read is aborted.
                 stall_a_write(&mut rig, 2);
             }
             let ticket = rig.write(0, 0xee);
@@ -472,7 +479,7 @@ fn stripe_with_a_deferred_write_is_kept_when_a_read_of_it_is_given_up() {
             if failed {
                 rig.fail_disk(2);
             }
-            // The failure is recorded on disk 0 too.
+            // The failure must be recorded on disk 0, too, which needs space for it.
             rig.disks[0].faults.no_space = !failed;
             rig.pass(Span::secs(5));
             assert_eq!(rig.take_answer(read), Some(Ok(vec![0x42; 4096])), "failed {failed}");
@@ -507,8 +514,8 @@ fn stripe_with_a_deferred_write_to_a_failed_member_is_released_once() {
     assert_eq!(rig.volume().raid.stripe_cache_active, 0);
 }
 
-// A cache that is no larger than a full stripe had to be all free, which it was not while a stripe
-// had a deferred write.
+// If the stripe cache is no larger than a full stripe, a large read waited until the whole cache
+// was free, which never happened while a stripe had a deferred write.
 #[test]
 fn stripe_with_a_deferred_write_does_not_keep_a_large_read_from_going_on() {
     let mut rig = one_full_stripe_of_cache();
@@ -523,13 +530,13 @@ fn stripe_with_a_deferred_write_does_not_keep_a_large_read_from_going_on() {
     }
 }
 
-// Reads of a lost member go through the cache. They always got stripes first, so that a write that
-// needs many never got them.
+// Reads of a lost member go through the stripe cache. They always got free stripes first, so that a
+// write that needs many stripes never got them.
 #[test]
 fn large_write_goes_between_reads_of_a_lost_member() {
     let mut rig = one_full_stripe_of_cache();
     rig.fail_disk(0);
-    // The data of disk 0, which has the parity of every fourth full stripe.
+    // Blocks with data on disk 0, which holds the parity of every fourth full stripe.
     let stripes = (0..12).filter(|stripe| stripe % 4 < 3);
     let blocks =
         stripes.flat_map(|stripe| (0..16).map(move |block| stripe * 48 + stripe % 4 * 16 + block));
@@ -549,7 +556,8 @@ fn large_write_goes_between_reads_of_a_lost_member() {
     assert!(rig.is_answered(write.expect("the write was started")));
 }
 
-// Nothing was to be rebuilt, and the engine asked to be woken for it at a time that had passed.
+// With syncs frozen the engine had nothing to rebuild, but asked to be woken for the rebuild at a
+// time that had passed.
 #[test]
 fn full_member_is_not_waited_for_while_syncs_are_frozen() {
     let mut rig = one_full_stripe_of_cache();
@@ -575,8 +583,8 @@ fn full_member_is_not_waited_for_while_syncs_are_frozen() {
     assert_eq!(rig.volume().degraded, 0);
 }
 
-// A write that is never aborted kept the member stalled; later reads were not handled until
-// something else happened.
+// A write that is never aborted kept the member stalled, and later reads were not handled until an
+// unrelated event.
 #[test]
 fn read_goes_round_a_member_that_stalled_with_an_earlier_write() {
     let mut rig = five_with_a_stripe(Knobs::md());
@@ -589,9 +597,9 @@ fn read_goes_round_a_member_that_stalled_with_an_earlier_write() {
     rig.finish();
 }
 
-// A batch of filled stripes goes to each member as one request. When it is aborted, it is many
-// blocks: those that are written from the client's memory pin that memory, those in stripes pin the
-// stripes.
+// A batch of filled stripes goes to each member as one request, which consists of many blocks. When
+// the request is aborted, blocks that are written from the client's memory pin this memory, and
+// blocks in stripes pin the stripes.
 #[test]
 fn full_stripe_that_is_given_up_keeps_the_memory_that_its_member_may_read() {
     for (disk, kept) in [(1, 48), (3, 0)] {

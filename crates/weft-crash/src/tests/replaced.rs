@@ -1,5 +1,5 @@
-//! Tests of members that are replaced while they work: the replacement holds all data at the swap,
-//! whatever is written, fails or crashes meanwhile.
+//! Tests of members that are replaced while they work: the replacement has all data at the swap,
+//! whatever writes, failures and crashes occur before.
 
 use weft_engine::{MemberState, Replace, ReplyError, SyncAction, Verb};
 use weft_ondisk::Level;
@@ -61,7 +61,7 @@ fn begin(rig: &mut Rig, disk: usize) {
     panic!("the spare is not bound: {:?}", rig.volume());
 }
 
-/// Declares a disk failed without waiting for anything else.
+/// Declares a disk failed, and does not wait until other requests complete.
 fn fail_now(rig: &mut Rig, disk: usize) {
     let member = rig.member_of(disk);
     rig.admin(Verb::Fail(member));
@@ -74,7 +74,7 @@ fn a_replacement_takes_the_slot_with_all_data() {
         for disk in 0..shape.1 {
             let (mut rig, spare) = with_spare(shape);
             begin(&mut rig, disk);
-            // Written while the rest is copied.
+            // These blocks are written while the rest is copied.
             for block in [0, 17, BLOCKS - 1, 40, 3] {
                 rig.steps(2);
                 rig.write(block, 0x90 + block as u8);
@@ -101,7 +101,7 @@ fn a_copy_reads_the_original_only() {
     let after: Vec<u64> = rig.volume().members.iter().map(|it| it.sectors_read).collect();
     let read: Vec<u64> = after.iter().zip(&before).map(|(after, before)| after - before).collect();
     let size = rig.volume().members[spare].data.unwrap().len.0;
-    // Strips that are cached are not read again.
+    // Cached strips are not read again.
     assert!(size / 2 < read[1] && read[1] <= size, "{size} {read:?}");
     assert_eq!([read[0], read[2], read[3], read[4]], [0; 4]);
 }
@@ -164,8 +164,8 @@ fn what_cannot_be_replaced_is_refused() {
     assert!(refusal(&mut rig, 1).contains("without redundancy"));
 }
 
-/// A block that the member which is being replaced failed to write stays recorded: the copy goes to
-/// the replacement only.
+/// A block that the original failed to write stays recorded as bad in the original's log, because
+/// its content was stored on the replacement only.
 #[test]
 fn bad_blocks_of_an_original_stay_when_its_replacement_fails() {
     for shape in [LEVELS[0], LEVELS[4]] {
@@ -216,8 +216,9 @@ fn a_cut_at_any_step_leaves_one_of_the_two_at_the_slot() {
     }
 }
 
-/// Slot 3 is rebuilt and slot 1 is replaced in one pass, and a strip of slot 2 is a bad block. The
-/// strip of slot 1 is copied, although its stripe lacks too many other strips to be computed.
+/// Slot 3 is rebuilt and the member of slot 1 is replaced in one pass, and a strip of slot 2 is a
+/// bad block. The strip of slot 1 is copied from the original, although its stripe lacks too many
+/// other strips to compute it.
 #[test]
 fn a_strip_is_copied_where_the_rest_of_the_row_is_lost() {
     let mut rig = Rig::raid5(4, chunk_kib(64)).with(|options| options.data_promised = false);
@@ -251,7 +252,7 @@ fn a_strip_is_copied_where_the_rest_of_the_row_is_lost() {
 /// returns an error, and the replacement fails.
 #[test]
 fn a_write_that_a_needed_original_fails_is_not_kept_by_its_replacement() {
-    // More units than are copied at once.
+    // The array has more recovery units than are copied at once.
     let mut rig = Rig::raid(Level::Raid1, 2, None, chunk_kib(64))
         .with(|options| (options.full_stripes, options.data_promised) = (200, false))
         .written(0, 1)

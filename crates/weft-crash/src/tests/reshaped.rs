@@ -1,9 +1,9 @@
-//! Reshapes: data stays the same while the array gets more members, whatever interrupts the
-//! reshape.
+//! Tests of reshapes: data stays the same while the array gets more members, another chunk or
+//! another layout, whatever interrupts the reshape.
 //!
-//! Each course is drawn from a seed: clients read and write while the array grows, members fail,
-//! the reshape is frozen, the process is killed and the power is cut, at any moment. At the end the
-//! array has grown, all data can be read (I3), and all parity is right.
+//! Each course is drawn from a seed. Clients read and write while the array grows. At any moment
+//! members may fail, the reshape may be frozen, the process may be killed or the power may be cut.
+//! At the end the array has grown, all data can be read (I3), and all parity is right.
 
 use std::fmt::Debug;
 use std::ops::Range;
@@ -37,7 +37,8 @@ pub(super) enum Harm {
     Trouble,
 }
 
-/// Counts of the events in the courses, so that courses without events do not pass as tests.
+/// Counts of the events in the courses. The tests require each kind of event, because courses
+/// without events test nothing.
 #[derive(Debug, Default)]
 struct Seen {
     cuts_inside: u32,
@@ -52,7 +53,7 @@ fn rig(rng: &mut Rng, seed: u64) -> (Rig, Shape) {
     let level = rng.pick(&[Level::Raid4, Level::Raid5, Level::Raid5, Level::Raid6]);
     let members = rng.pick(&[4, 5]) - usize::from(level != Level::Raid6);
     let chunk = chunk_kib(rng.pick(&[4, 8, 16]));
-    // Without more members, another chunk or layout.
+    // If no members are added, the chunk or the layout changes.
     let more = rng.pick(&[0, 1, 1, 2, 3]);
     let mut options = Options::new(level, members, chunk);
     if level == Level::Raid5 {
@@ -115,7 +116,7 @@ pub(super) fn clients(rig: &mut Rig, rng: &mut Rng, size: u64) {
     }
 }
 
-/// A fault of a disk for a while; meanwhile time passes and clients go on.
+/// Plants a fault of a disk, lets clients continue while time passes, and ends the fault.
 pub(super) fn trouble(rig: &mut Rig, rng: &mut Rng, size: u64, (disk, kind): (usize, u64)) {
     match kind {
         0 => rig.disks[disk].faults.stalled = true,
@@ -149,8 +150,9 @@ fn course(seed: u64, harm: Harm, planted: Option<Mutant>, seen: &mut Seen) {
     }
     rig.order = Order::Random;
     let fails_at = rng.below(12);
-    // What these discard is under way, or waits, when the reshape begins. With a cache they may
-    // come to the array later, which then keeps what it has; the model does not know that.
+    // These trims are in flight or wait when the reshape begins. There are none with a write-back
+    // cache, because they may then reach the array during the reshape, which keeps the old content;
+    // the model does not allow for this.
     let trims = if rig.options.write_back.is_some() { 0 } else { rng.below(3) };
     for _ in 0..trims {
         let start = rng.below(size / 2) / 512 * 512;
@@ -197,7 +199,8 @@ fn course(seed: u64, harm: Harm, planted: Option<Mutant>, seen: &mut Seen) {
             }
             (Harm::Trouble, kind @ 0..=2) => {
                 seen.troubles_inside[kind as usize] += u32::from(inside);
-                // Sectors that two members cannot read would be lost.
+                // Only one member has unreadable sectors, because sectors that two members cannot
+                // read would be lost.
                 let unreadable = (seed % u64::from(slots)) as usize;
                 let disk = if kind == 2 { unreadable } else { rng.below(slots.into()) as usize };
                 trouble(&mut rig, &mut rng, size, (disk, kind));
@@ -211,7 +214,7 @@ fn course(seed: u64, harm: Harm, planted: Option<Mutant>, seen: &mut Seen) {
         }
     }
     if harm == Harm::Trouble {
-        // What found no space is tried again.
+        // Writes that found no space are tried again.
         rig.pass(Span::secs(5));
     }
     has_grown(&mut rig, to, size);
@@ -274,7 +277,7 @@ pub(super) fn courses<S: Default>(course: Course<S>, seeds: Range<u64>, harm: Ha
     seen
 }
 
-/// Checks that some course finds each planted bug.
+/// Checks that each planted bug is found by at least one course.
 pub(super) fn find_planted<S: Default>(course: Course<S>, bugs: &[Mutant]) {
     for mutant in bugs {
         let finds = |seed: u64| {
@@ -286,7 +289,8 @@ pub(super) fn find_planted<S: Default>(course: Course<S>, bugs: &[Mutant]) {
     }
 }
 
-/// Runs as many courses as the environment asks for.
+/// Runs the number of courses that the environment variable `REACH` requests, from the seed `FIRST`
+/// on.
 pub(super) fn run_many<S: Default + Debug>(course: Course<S>) {
     let number = |name| std::env::var(name).ok().and_then(|number| number.parse().ok());
     let (reach, first) = (number("REACH").unwrap_or(3000), number("FIRST").unwrap_or(0));
@@ -323,7 +327,7 @@ fn a_reshape_that_stops_at_what_cannot_be_read_goes_on_when_it_is_asked_for_agai
         for start in (0..size).step_by(16_384) {
             rig.store(start, 16_384.min(size - start)).unwrap();
         }
-        // Nothing is left in the stripe cache.
+        // A restart empties the stripe cache.
         rig.stop();
         rig.recover();
         rig.until_idle();
@@ -345,7 +349,7 @@ fn a_reshape_that_stops_at_what_cannot_be_read_goes_on_when_it_is_asked_for_agai
             assert!(reshape.position < reshape.end, "{reshape:?}");
             let other = Shape { raid_disks: Some(reshape.to + 1), ..to };
             rig.command(Verb::Grow(Growth::Shape(other))).unwrap_err();
-            // As long as nothing is mended, it stops at the same place again.
+            // As long as the sectors stay unreadable, the reshape stops at the same position again.
             rig.command(Verb::Grow(Growth::Shape(to))).unwrap();
             rig.until_idle();
             assert_eq!(rig.volume().reshape, Some(reshape), "{seed}");

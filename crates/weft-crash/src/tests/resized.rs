@@ -1,9 +1,9 @@
-//! Resizes: data stays the same while an array gets a larger size or another number of mirrors,
-//! whatever interrupts the change, and the new space is in sync and can be used.
+//! Tests of resizes: data stays the same while an array gets a larger size or another number of
+//! mirrors, whatever interrupts the change, and the new space is in sync and can be used.
 //!
-//! Each course is drawn from a seed, as those of `reshaped`. Behind the data, the disks have noise
-//! in place of the parity, or of all copies but the first, so that only a resync makes members
-//! agree there.
+//! Each course is drawn from a seed, as in `reshaped`. In the space that the array gets, the disks
+//! have noise in place of the parity, or of all copies but the first, so that only a resync makes
+//! members agree there.
 
 use weft_engine::layout::Layout;
 use weft_engine::mutant::Mutant;
@@ -61,7 +61,7 @@ fn rig(rng: &mut Rng, seed: u64) -> Rig {
     Rig::of(options)
 }
 
-/// Growth of the array: its size, or with mirrors also their number.
+/// Draws the growth of the array: a larger size or, for a mirror, another number of members.
 fn growth(rig: &Rig, rng: &mut Rng) -> Growth {
     let Options { level, members, .. } = rig.options;
     let size = rig.options.data_of(0);
@@ -86,7 +86,7 @@ fn arrays(rig: &Rig, growth: Growth) -> [Array; 2] {
     [layout, after].map(|layout| Array::new(layout, rig.array.data_offset.clone()))
 }
 
-/// Tells the model of the array the present size of the volume, and returns it.
+/// Gives the rig the geometry for the present size of the volume. Returns this size.
 fn see_size(rig: &mut Rig, [before, after]: &[Array; 2]) -> u64 {
     let size = rig.volume().size;
     let is_grown = size == after.layout.array_size().bytes();
@@ -119,7 +119,7 @@ fn add_noise(rig: &mut Rig, [before, after]: &[Array; 2]) {
     }
 }
 
-/// If there are to be fewer mirrors, removes a member and the spare that took its slot.
+/// If the mirror is to get fewer members, removes a member and the spare that took its slot.
 fn make_room(rig: &mut Rig, rng: &mut Rng, growth: Growth) {
     let slots = rig.volume().slots;
     let Growth::Shape(Shape { raid_disks: Some(wanted), .. }) = growth else { return };
@@ -145,7 +145,8 @@ fn course(seed: u64, harm: Harm, planted: Option<Mutant>, seen: &mut Seen) {
     plant(&mut rig);
     let growth = growth(&rig, &mut rng);
     let arrays = arrays(&rig, growth);
-    // A write that fails leaves the noise as it is, which the model does not know.
+    // There is no noise in courses with failed writes, because such a write leaves the noise, for
+    // which the model does not allow.
     if harm == Harm::Cuts {
         add_noise(&mut rig, &arrays);
     }
@@ -164,7 +165,7 @@ fn course(seed: u64, harm: Harm, planted: Option<Mutant>, seen: &mut Seen) {
     for turn in 0..rng.pick(&[4, 8, 16]) {
         let size = see_size(&mut rig, &arrays);
         if size > used_to && rng.below(2) == 0 {
-            // All of it is written before anything is read there.
+            // The new space is written as a whole before any of it is read.
             for start in (used_to..size).step_by(65_536) {
                 rig.put(start, 65_536.min(size - start));
             }
@@ -190,7 +191,7 @@ fn course(seed: u64, harm: Harm, planted: Option<Mutant>, seen: &mut Seen) {
                     seen.forgotten += 1;
                     rig.admin(Verb::Grow(growth));
                     if used_to > before {
-                        // Nothing of it was answered.
+                        // No write to the new space was answered.
                         used_to = before;
                     }
                 }
@@ -225,7 +226,7 @@ fn is_resized(rig: &mut Rig, growth: Growth, arrays: &[Array; 2], seen: &mut See
     let before = arrays[0].layout.array_size().bytes().0;
     rig.until_idle();
     if !is_done(rig, growth, before) {
-        // It was refused while a sync ran, or a member is gone.
+        // The growth was refused because a sync ran, or a member is gone.
         let answer = rig.command(Verb::Grow(growth));
         let gone = rig.disks.iter().any(|disk| disk.faults.gone);
         assert!(answer.is_ok() || gone, "{answer:?}");

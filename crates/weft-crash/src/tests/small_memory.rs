@@ -1,4 +1,4 @@
-//! Tests of the smallest memory: a cache of two stripes and the frames of one.
+//! Tests with the smallest memory: a stripe cache of two stripes with the frames of one.
 #![allow(
     clippy::cast_possible_truncation,
     clippy::cast_possible_wrap,
@@ -49,7 +49,7 @@ fn two_stripes_and_the_frames_of_one_are_enough() {
             assert_eq!(rig.requests_answered(), 400);
             assert!(rig.scrub(Bytes::Visible).written > 100);
             assert!(rig.scrub_clean() > 100);
-            // Degraded operation, a check and a rebuild need no more.
+            // Degraded operation, a check and a rebuild work with the same memory.
             rig.fail_disk(1).remove(1);
             rig.store(0, 64 * 1024).unwrap();
             assert!(rig.verify() > 100);

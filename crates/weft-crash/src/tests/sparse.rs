@@ -25,15 +25,16 @@ fn rig(level: Level, members: usize, minor: Minor, size: u64) -> Rig {
     })
 }
 
-/// Byte offsets at which an integer that is too narrow would show: around the powers of two that
-/// fit into the array, counted on a member and over all members, in bytes, sectors and blocks.
+/// Byte offsets at which arithmetic in too narrow integers would give wrong results: around the
+/// powers of two of bytes, sectors and blocks, counted on a member and over the whole array, as far
+/// as they lie in the array.
 fn places(rig: &Rig) -> Vec<u64> {
     let data = u64::from(rig.array.geometry().data_members());
     let size = rig.size();
     let mut places = vec![0, CHUNK * data - BLOCK, size / 2, size - 4 * BLOCK];
     for power in [31, 32, 40, 41, 43, 44, 52, 59] {
         let at: u64 = 1 << power;
-        // The place on every member, and the place in the array.
+        // An offset is taken as one on every member, and as one in the array.
         places.extend([at, at - BLOCK, at.saturating_mul(data), at.saturating_mul(data) - BLOCK]);
     }
     places.retain(|at| *at + 4 * BLOCK <= size);
@@ -92,7 +93,8 @@ fn what_is_written_far_out_is_read_there_degraded_and_after_a_cut() {
     }
 }
 
-/// A member that was rebuilt up to shortly before its end is rebuilt from there to its end only.
+/// A member that was rebuilt up to an offset shortly before its end is rebuilt only from this
+/// offset on.
 #[test]
 fn the_last_part_of_a_rebuild_is_done_and_no_other() {
     for size in SIZES {
@@ -131,8 +133,8 @@ fn plan(level: Level, members: u8, sectors: u64) -> Result<Vec<Super1>, String> 
     array.plan().map_err(|error| error.to_string())
 }
 
-/// The largest possible array is made; a larger one is refused with a sentence instead of an
-/// overflow.
+/// The largest possible array can be created; a larger one is refused with a message, and nothing
+/// overflows.
 #[test]
 fn sizes_beyond_all_numbers_are_refused() {
     // 2^63 bytes over all data members, and sizes around that.

@@ -18,11 +18,12 @@ const K: u64 = 1024;
 const SYNC: Flags = Flags { sync: true, ..Flags::NONE };
 const NOSYNC: Flags = Flags::NONE;
 
-/// A clean array with a chunk of 64 KiB under md's conditions, with nothing but stripe 0 cached,
-/// and dirty.
+/// A dirty array with a chunk of 64 KiB under md's conditions. Only one stripe, at the end of the
+/// array, is cached.
 fn raid(level: Level, members: usize) -> Rig {
     let mut rig = Rig::of(options(level, members));
-    // Far from where the tests write, so that the cached stripe does not matter.
+    // The stripe is far from the offsets that the tests write, so that its content in the cache
+    // does not matter.
     rig.store(rig.size() - 4096, 4096).unwrap();
     rig.log.clear();
     rig
@@ -379,7 +380,7 @@ fn statement_29_recovery_reads_the_others_and_writes_the_new_member() {
         rig.put(0, stripes * 3 * 4 * K);
         rig.finish();
         rig.fail_disk(1).remove(1);
-        // Without cached data, which would not be read.
+        // A restart empties the stripe cache, because cached data would not be read.
         rig.stop().recover();
         rig.sync(SyncAction::Frozen).unwrap();
         rig.log.clear();

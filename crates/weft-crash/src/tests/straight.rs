@@ -1,6 +1,6 @@
 //! Tests of levels without parity: RAID 0, 1, 10 and linear under faults and power cuts.
 //!
-//! The checkers are those of arrays with parity, and reads must be stable (I3) while copies differ.
+//! All checkers of arrays with parity apply, and reads must be stable (I3) while copies differ.
 //! `mutants.rs` shows that each planted bug of these levels is found.
 
 use std::collections::BTreeSet;

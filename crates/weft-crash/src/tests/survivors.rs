@@ -1,4 +1,4 @@
-//! Tests against surviving mutants (`cargo xtask mutants stripes`), one for each.
+//! Tests that kill mutants which survived (`cargo xtask mutants stripes`), one for each mutant.
 
 use std::collections::VecDeque;
 
@@ -67,7 +67,7 @@ fn what_a_member_had_no_space_for_is_not_written_twice_at_once() {
     while !rig.volume().no_space {
         assert!(rig.step(Order::Fifo), "a write is outstanding");
     }
-    // The next attempt does not complete, and the time for another attempt comes.
+    // The next attempt does not complete until the time for another attempt.
     rig.disks[0].faults.no_space = false;
     rig.disks[0].faults.stalled = true;
     rig.pass(Span::millis(2500));
@@ -88,8 +88,8 @@ fn deferred_write_of_a_stripe_that_is_held_back_waits_for_it() {
         options.knobs.writes = Writes::Gather;
         options.knobs.safe_mode_delay = Span::secs(3600);
     });
-    // Block 0 is on disk 0, its parity on disk 5. Afterwards both are in the cache and the others
-    // are not.
+    // Block 0 is on disk 0, its parity on disk 5. After this write only these two blocks of the
+    // stripe are cached.
     rig = rig.written(0, 1);
     let first = rig.write(0, 2);
     while rig.disks[0].outstanding_writes().next().is_none() {
@@ -101,7 +101,7 @@ fn deferred_write_of_a_stripe_that_is_held_back_waits_for_it() {
     rig.disks[0].faults.no_space = true;
     of_first.into_iter().for_each(|token| rig.complete(token));
     assert_eq!(rig.take_answer(first), Some(Err(ReplyError::NoSpace)));
-    // The rest of its own block may be read at once.
+    // The rest of the block that the second write changes may be read at once.
     assert_eq!(rig.outstanding().count(), 7);
     let (of_block, _) = rig.outstanding().last().expect("a request is outstanding");
     rig.complete(of_block);
@@ -141,8 +141,8 @@ fn array_is_marked_clean_as_long_after_its_resync_as_after_a_write() {
     assert!(clean.since(ended) >= delay, "{:?}", clean.since(ended));
 }
 
-// Writes proceed as long as the cache has stripes; then the volume reports congestion, and without
-// any stripe left writers are blocked.
+// Writes proceed as long as the cache has free stripes. With all stripes in use the volume reports
+// congestion, and writers that then need a stripe are blocked.
 #[test]
 fn volume_is_congested_with_all_stripes_in_use_and_blocked_when_a_request_waits_for_one() {
     let mut rig = raid5().with(|options| options.stripes_max = Some(8)).written(100, 1);
@@ -210,7 +210,8 @@ fn disk_and_count(logged: &Logged) -> Option<(usize, u64)> {
 #[test]
 fn a_command_that_waits_for_superblocks_is_answered_when_the_array_breaks() {
     let mut rig = raid5().with(|options| options.data_promised = false);
-    // The command waits for the update after the one that says dirty, which never happens.
+    // The command waits for the superblock update after the one that says dirty; this second update
+    // never begins.
     rig.write(0, 1);
     rig.settle();
     let member = rig.member_of(0);
@@ -221,8 +222,8 @@ fn a_command_that_waits_for_superblocks_is_answered_when_the_array_breaks() {
     assert_eq!(rig.wait(fail), Err(ReplyError::Io));
 }
 
-/// A stream of writes of a block each, each sent when fewer than `depth` are unanswered. Returns
-/// the number of reads that it needed, and its duration.
+/// Runs a stream of writes of one block each, with up to `depth` writes unanswered at a time.
+/// Returns the number of reads that the stream needed, and its duration.
 fn stream(depth: usize, sync: bool) -> (usize, Span) {
     let mut rig = raid5().with(|options| {
         options.knobs = Knobs::default();
@@ -255,9 +256,9 @@ fn a_stream_that_runs_ahead_of_its_answers_reads_little_and_no_other_is_kept_wai
     assert!(one_by_one.1.0 <= stream(1, true).1.0 * 2, "{one_by_one:?}");
 }
 
-/// The cache has eight stripes. Full stripes are filled from their middle on, and writes that wait
-/// for stripes carry the data that the stripes in the cache lack: few of the 16 full stripes need
-/// reads.
+/// The cache has eight stripes. Full stripes are filled from their middle on, and the writes that
+/// wait for free stripes carry the data that the cached stripes lack. Only few of the 16 full
+/// stripes may need reads.
 #[test]
 fn a_write_that_waits_for_stripes_fills_those_that_wait_for_it() {
     let mut rig = raid5().with(|options| {
@@ -285,8 +286,8 @@ fn a_write_that_waits_for_stripes_fills_those_that_wait_for_it() {
     assert!(reads <= 16, "{reads} requests read something");
 }
 
-// In the kernel of 2008, before its patch, the submitter of a request took the first step of its
-// stripes, however many others were to be handled.
+// In the kernel of 2008, before its patch, the submitter of a request took the first step of all
+// stripes of the request, regardless of how many other stripes were to be handled.
 #[test]
 fn turn_says_how_many_stripes_it_handled() {
     for (form, priority, stripes) in [
@@ -321,8 +322,8 @@ fn superblocks_say_when_they_were_written() {
     assert!(written >= 60 && utime.secs == 1_750_000_000 + written, "{utime:?} after {written} s");
 }
 
-// As in md: a member fails with more read errors than the cache has stripes, without a good read in
-// between.
+// As in md, a member fails after more read errors than the stripe cache has stripes, without a
+// successful read in between.
 #[test]
 fn member_falls_after_too_many_read_errors_in_a_row() {
     for (bad, degraded) in [(8, 0), (16, 1)] {

@@ -1,11 +1,12 @@
-//! Tests of suspect columns: measured after a cut, excused exactly, cleared one by one. Each has a
-//! counterpart with wrong content planted where everything was excused before.
+//! Tests of suspect columns, which are measured after a cut, excused exactly, and cleared one by
+//! one. Each test has a counterpart that plants wrong content which coarser excuses would have
+//! accepted.
 
 use crate::{BLOCK, CutMode, Order, Rig, World, chunk_kib};
 use weft_engine::assemble;
 
-/// RAID 5 of three with a chunk of 4 KiB: of stripe 0 block 0 is on disk 0, block 1 on disk 1, and
-/// parity on disk 2.
+/// RAID 5 of three members with a chunk of 4 KiB. In stripe 0, block 0 is on disk 0, block 1 on
+/// disk 1, and parity on disk 2.
 fn raid5() -> Rig {
     Rig::raid5(3, chunk_kib(4)).written(0, 1).written(1, 2).flushed()
 }
@@ -15,7 +16,8 @@ fn stripe(rig: &Rig, disk: usize) -> u64 {
     rig.array.data_offset[disk].0
 }
 
-/// Writes block 0 again, and undoes the write of parity as a power cut may.
+/// Writes block 0 again and restores the old parity, as if a power cut had lost the write of
+/// parity.
 fn without_parity(flushed: bool) -> Rig {
     let mut rig = raid5();
     let at = stripe(&rig, 2);
@@ -54,7 +56,7 @@ fn outcome(mut rig: Rig, lost: Option<usize>, plant: impl Fn(&mut World)) -> (Op
 fn what_members_that_disagree_give_back_is_excused_and_nothing_else() {
     let (found, wrong) = outcome(without_parity(false), Some(1), |_| ());
     assert_eq!((found, wrong), (None, 8), "block 1 was reconstructed with old parity");
-    // The block that was written reads as its old content, which is allowed.
+    // The written block reads as its old content, which is allowed.
     let (found, wrong) = outcome(without_parity(false), Some(0), |_| ());
     assert_eq!((found, wrong), (None, 0));
     // Counterpart: other content of the same sector.
@@ -70,7 +72,7 @@ fn what_members_that_disagree_give_back_is_excused_and_nothing_else() {
 fn parity_of_no_choice_of_versions_is_found_after_a_cut() {
     for lost in [None, Some(1)] {
         assert_eq!(outcome(without_parity(false), lost, |_| ()).0, None, "{lost:?}");
-        // After a flush the old version is no longer a choice.
+        // After a flush the old version of block 0 is no longer possible.
         let found = outcome(without_parity(true), lost, |_| ()).0.expect("parity is too old");
         assert!(found.starts_with("I6 parity or dirty: "), "{lost:?}: {found}");
         // With all members present the cut itself is judged, before the next start.
@@ -82,7 +84,7 @@ fn parity_of_no_choice_of_versions_is_found_after_a_cut() {
     }
 }
 
-/// A resync clears column after column. Wrong content in a column that it has passed is reported at
+/// A resync clears column after column. Wrong content in a column behind the resync is reported at
 /// once, while the last columns may still be reconstructed from old parity.
 #[test]
 fn each_column_is_cleared_on_its_own_when_a_resync_has_passed_it() {
@@ -126,7 +128,7 @@ fn each_column_is_cleared_on_its_own_when_a_resync_has_passed_it() {
     assert!(found.starts_with("I2 old or new: sector 8 "), "{found}");
 }
 
-/// A full-stripe write clears the columns too.
+/// After a full-stripe write its columns are no longer suspect, as after a resync.
 #[test]
 fn a_write_of_the_full_stripe_clears_its_columns() {
     for blocks in [1, 2] {
@@ -134,7 +136,8 @@ fn a_write_of_the_full_stripe_clears_its_columns() {
         rig.cut(CutMode::Everything);
         rig.disks[1].faults.gone = true;
         rig.recover();
-        // With a member missing no column disagrees; the reconstructed content is known.
+        // With a member missing no column counts as suspect; the model knows the reconstructed
+        // content.
         assert_eq!(rig.suspect_columns(), [] as [u64; 0]);
         let before = rig.read(1);
         assert!(!before.is_all(2));
@@ -151,8 +154,8 @@ fn a_write_of_the_full_stripe_clears_its_columns() {
     }
 }
 
-/// A sector that cannot be read is excused as long as members disagree, and not after it was
-/// corrected.
+/// Wrong content of an unreadable sector is excused as long as members disagree, but not after the
+/// sector was corrected.
 #[test]
 fn a_sector_that_was_corrected_has_no_excuse() {
     let mut rig = without_parity(false);

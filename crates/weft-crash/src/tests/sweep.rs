@@ -35,7 +35,7 @@ fn counts_do_not_depend_on_threads_and_are_those_of_the_scripts() {
     assert!(one.failures.is_empty());
 }
 
-/// Levels that no script of these seeds has, of any profile.
+/// Levels among `levels` that no script of these seeds has, in any profile.
 fn levels_not_drawn(levels: &[Level], seeds: std::ops::Range<u64>) -> Vec<Level> {
     let mut left = levels.to_vec();
     for seed in seeds {
@@ -54,7 +54,8 @@ fn every_level_is_drawn() {
     assert_eq!(levels_not_drawn(&levels, 0..0), levels);
 }
 
-/// A sweep with a planted bug has far more failures than are tolerated among fresh scripts.
+/// A sweep with a planted bug has far more failures than the number that is tolerated among fresh
+/// scripts.
 #[test]
 fn no_bug_that_is_planted_passes_for_an_old_failure() {
     assert_eq!((fresh_failures_max(999), fresh_failures_max(20_000)), (0, 20));
@@ -92,8 +93,8 @@ fn load_with_faults_meets_errors_of_every_kind() {
     assert!(kinds.iter().all(|count| *count > 5) && errors.landed > 20, "{errors:?}");
 }
 
-/// `check` counts the planted faults; on RAID 6 it locates them and they are corrected. Otherwise
-/// the work fails.
+/// The work fails unless `check` counts the planted faults and, on RAID 6, locates them and
+/// `correct` corrects them.
 #[test]
 fn silent_faults_are_counted_and_located() {
     let work: Vec<Work> = (0..24).map(Work::Silent).collect();
@@ -107,8 +108,7 @@ fn silent_faults_are_counted_and_located() {
     assert!(silent.left > 8, "{silent:?}");
 }
 
-/// A script that cannot be generated: its panic is one failure among others, and the sweep
-/// continues.
+/// The generation of a script panics. The panic counts as one failure, and the sweep continues.
 #[test]
 fn a_failure_is_told_with_the_command_that_does_it_again() {
     let hook = std::panic::take_hook();

@@ -1,8 +1,9 @@
-//! Timed power cuts: tiobench on disk models, with contents, checkers and power cuts.
+//! Tests of timed power cuts: tiobench on disk models, with contents, checkers and power cuts.
 //!
 //! The threads of `tiobench` run on a machine of weft-sim, above its page cache. Their requests go
-//! to a world with the same array on the same drives, at the same times. Each is answered at the
-//! same time there, so that the world's run is the machine's run, with contents and checkers.
+//! to a world with the same array on the same drives, at the same times. The world answers each
+//! request when the machine did, so that the run of the machine is repeated with contents and
+//! checkers.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +22,7 @@ use weft_units::{ByteRange, Bytes, ClientId, Span, Time};
 /// Bytes of the files of one thread.
 const FILE: Bytes = Bytes::kib(1024);
 const THREADS: u32 = 4;
-/// Members of the array: with five, a write of one strip reads the old data and parity.
+/// Number of members of the array. With five, a write of one strip reads the old data and parity.
 const MEMBERS: usize = 5;
 const CHUNK: Bytes = Bytes::kib(64);
 const SEED: u64 = 7;
@@ -41,7 +42,7 @@ impl Place for InARow {
     }
 }
 
-/// A process that ends at [`BEGIN`].
+/// A process that sleeps until [`BEGIN`] and ends.
 #[derive(Debug)]
 struct Sleeper(Pid, bool);
 
@@ -94,7 +95,7 @@ fn requests(world: &World) -> Vec<Seen> {
     machine.host.watched().to_vec()
 }
 
-/// Requests of a machine that are sent to a world at the same times.
+/// Replay of the requests of a machine in a world, at the same times.
 struct Replay<'a> {
     world: World,
     left: &'a [Seen],
@@ -156,7 +157,8 @@ impl<'a> Replay<'a> {
 const HDD: [&str; 1] = ["hdd-2007-7200"];
 const UNLIKE: [&str; 3] = ["hdd-2011-7200", "ssd-sata-2020-slowflush", "ssd-nvme-2019-consumer"];
 
-/// A world with the array, and the requests of tiobench to it, with the time of their last answer.
+/// Returns a world with the array, the requests of tiobench to the array, and the time of their
+/// last answer.
 fn load(drives: &[&'static str]) -> (World, Vec<Seen>, Time) {
     let mut world = World::new(options(drives));
     world.run(Order::Fifo);
@@ -165,9 +167,9 @@ fn load(drives: &[&'static str]) -> (World, Vec<Seen>, Time) {
     (world, requests, end)
 }
 
-/// Most requests are answered at the very same nanosecond. The others come close after requests
-/// that a process sent while the engine was still busy at the same instant, which the world learns
-/// of later.
+/// Most requests are answered at the same nanosecond. The others follow closely after requests that
+/// a process sent while the engine was still busy at the same instant; the world receives such
+/// requests later.
 #[test]
 fn a_world_with_drives_answers_when_a_machine_does() {
     for drives in [&HDD[..], &UNLIKE] {
@@ -189,8 +191,8 @@ fn a_world_with_drives_answers_when_a_machine_does() {
     }
 }
 
-/// Cuts the power, or crashes the process, and starts again, reads everything and compares all
-/// parity. Returns the number of sectors read, or the violation.
+/// Cuts the power, or crashes the process. Then starts the array again, reads everything and
+/// compares all parity. Returns the number of sectors read, or the violation.
 fn cut(mut world: World, number: usize) -> Result<u64, Violation> {
     const MODES: [CutMode; 5] =
         [CutMode::Subset, CutMode::Nothing, CutMode::Subset, CutMode::Ordered, CutMode::Everything];
@@ -211,8 +213,9 @@ fn cut(mut world: World, number: usize) -> Result<u64, Violation> {
     world.failure().map_or(Ok(read), |violation| Err(violation.clone()))
 }
 
-/// Cuts the power at `points` times of the load, equally far apart, each in a world of its own.
-/// Returns the number of sectors read, or the number of a cut with its violation.
+/// Cuts the power at `points` equidistant times of the load, each in a world of its own. Returns
+/// the number of sectors read, or the number of the cut that led to a violation, with this
+/// violation.
 fn cut_everywhere(
     drives: &[&'static str],
     points: usize,

@@ -4,18 +4,19 @@
 //! under the conditions of the script that recorded them, with merging off and `writes=gather`. Of
 //! 460 rows:
 //!
-//! - 431 are compared request by request: member, kind, place, length, flags, and, where the
-//!   recording has groups of completions, what was submitted before what completed;
-//! - 2 likewise, but in any order within a group: the first write of a chunk of a bitmap, of which
-//!   the kernel writes the pages from the last member to the first;
-//! - 15 by totals per member and kind, as they were recorded: six of random writes, six of writes
-//!   without the sync flag, and three of 1 MiB with chunks of 512 KiB;
-//! - 12 request by request within each stripe, without metadata and flushes: checks, repairs and
-//!   rebuilds, of which weft has other numbers in flight.
+//! - 431 are compared request by request: member, kind, position, length, flags, and, if the
+//!   recording has groups of completions, the order of submissions and completions;
+//! - 2 are compared request by request, but in any order within a group: the first write to a chunk
+//!   of the bitmap, for which the kernel writes the bitmap's pages from the last member to the
+//!   first;
+//! - 15 are compared by totals per member and kind, as they were recorded: six of random writes,
+//!   six of writes without the sync flag, and three of 1 MiB with chunks of 512 KiB;
+//! - 12 are compared request by request within each stripe, without metadata and flushes: checks,
+//!   repairs and rebuilds, for which weft has another number of stripes in flight.
 //!
-//! Rows that need a feature which this release does not have, and rows for which weft differs on
-//! purpose, are named below, each with its reason; their numbers are asserted. Rows of RAID 0, 1
-//! and 10 are in `without_parity`.
+//! The tables below name the rows that need a feature which this release does not have, and the
+//! rows for which weft differs on purpose, each with its reason. The numbers of rows are asserted.
+//! Rows of RAID 0, 1 and 10 are in `without_parity`.
 #![allow(
     clippy::cast_possible_truncation,
     clippy::cast_possible_wrap,
@@ -52,8 +53,8 @@ const DIFFERENT: &[(&str, &str)] = &[
     ("raid5-4-failed", "a failure beyond the level is refused, and the array stays as it is"),
 ];
 
-/// Rows that each test replays: parts of the rows' names, and the number of the rows. A row that is
-/// not left out belongs to the first entry with a part of its name.
+/// Shares of rows, one for each test: name of the share, parts of the names of its rows, and number
+/// of its rows. A row that is not left out belongs to the first share with a part of its name.
 const SHARES: [(&str, &[&str], usize); 13] = [
     ("bitmaps", &["-bitmap-"], 4),
     ("degraded, beyond and below the resync point", &["-beyond-", "-below-"], 182),
@@ -83,7 +84,7 @@ fn share_of(name: &str) -> Option<&'static str> {
     left_out.map(|(_, reason)| *reason).or(share.map(|(share, ..)| *share))
 }
 
-/// The members of some roles, given as in the names of rows: `d0+P`.
+/// Members with the roles in `names`, which has the form of the rows' names: `d0+P`.
 fn members_of(roles: &[&str], names: &str) -> Vec<usize> {
     let member = |name: &str| roles.iter().position(|role| *role == name).unwrap();
     names.split('+').map(member).collect()
@@ -177,7 +178,8 @@ fn chunks_rows_and_the_warm_cache_submit_what_the_kernel_does() {
     let b = lab.fresh();
     lab.case("raid5-4-r512", |lab| lab.read(b + K, 512));
     lab.case("raid5-4-r1m", |lab| lab.read(b, K * K));
-    // A client's request has one answer here; the kernel splits it at the chunk first.
+    // weft gives a client's request one answer; the kernel splits the request at the chunk and
+    // counts two.
     if let Some(row) = lab.rows.get_mut("raid5-4-r8k-at-60k")
         && let Expected::Io { io, .. } = &mut row.expected
     {
@@ -189,7 +191,7 @@ fn chunks_rows_and_the_warm_cache_submit_what_the_kernel_does() {
 }
 
 /// md-raid.md §9, statement 40: a block that was written from the client's memory with `skip_copy`
-/// is not in the cache afterwards, so that a write of a part of it reads it.
+/// is not in the cache afterwards, so that a later write of a part of the block reads it first.
 #[test]
 fn statement_40_a_block_written_with_skip_copy_is_read_before_a_part_of_it_is_written() {
     let mut lab = lab();
@@ -355,7 +357,8 @@ fn flush_fua_and_superblocks_reach_the_members_as_in_the_kernel() {
     lab.finish("flushes and FUA", [5, 0, 0]);
 }
 
-/// The rows of an array with a bitmap: the first and the second write of a chunk of it.
+/// Replays the rows of an array with a bitmap: the first and the second write to a chunk of the
+/// bitmap.
 fn bitmap_cases(lab: &mut Lab, members: u64, name: &str) {
     lab.row = 40 / members * members;
     let b = lab.fresh();
@@ -364,7 +367,7 @@ fn bitmap_cases(lab: &mut Lab, members: u64, name: &str) {
     lab.write(b + (32 << 20), 4096);
     for (case, at) in [("first", b), ("second", b + 256 * K)] {
         let case = format!("{name}-bitmap-{case}");
-        // Pages go to the members from the first to the last, those of the kernel in reverse order.
+        // weft writes the pages from the first member to the last, the kernel in reverse order.
         lab.case_by(&case, Compare::AnyOrder, |_| false, |lab| lab.write(at, 4096));
     }
 }
@@ -380,8 +383,8 @@ fn bitmaps_of_arrays_with_parity_are_written_before_the_data_as_in_the_kernel() 
             options.full_stripes = 1024;
         });
         bitmap_cases(&mut lab, n, name);
-        // A first write without its bit set does not match: this one is of the same chunk of the
-        // bitmap.
+        // Counterpart: a write with its bit already set does not match the row of a first write.
+        // This write is to the same chunk of the bitmap.
         lab.row -= 2 * n;
         let b = lab.fresh();
         lab.rig.log.clear();
@@ -580,8 +583,9 @@ fn writes_beyond_the_resync_point_reconstruct_as_in_the_kernel() {
     lab.finish("beyond the resync point", [4, 0, 0]);
 }
 
-/// A resync is frozen half way, and members fail: beyond its point a degraded stripe is read as a
-/// whole and never read-modify-written, below it as if all were in sync.
+/// A resync is frozen half way, and members fail. Beyond the resync point a degraded stripe is read
+/// as a whole and never read-modify-written; below this point stripes are handled as if all were in
+/// sync.
 #[test]
 fn degraded_writes_beyond_and_below_the_resync_point_are_the_kernels() {
     let mut lab = lab();
@@ -642,7 +646,7 @@ fn no_row_is_forgotten() {
     assert_eq!((count(SKIPPED), count(DIFFERENT)), (16, 3));
     let totals = all.iter().filter(|row| matches!(row.expected, Expected::Counts(_)));
     assert_eq!(totals.filter(|row| !reasons.contains(share_of(&row.name).unwrap())).count(), 15);
-    // A row of no test is noticed, and a row that is left out belongs to no test.
+    // A row without a test is noticed, and a row that is left out belongs to no test.
     assert_eq!(share_of("raid5-4-reshape"), None);
     assert_eq!(share_of("raid5-4-flush-8"), Some(DIFFERENT[0].1));
     assert_eq!(share_of("raid5-4-flush"), Some("flushes and FUA"));

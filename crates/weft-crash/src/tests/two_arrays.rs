@@ -6,7 +6,7 @@ use weft_engine::mutant::Mutant;
 use weft_engine::{Fault, Flags, RequestOp};
 use weft_ondisk::Level;
 
-/// A drawn script of two arrays, of which only the second has requests of clients.
+/// A drawn script of two arrays, without client requests to the first.
 fn of_the_second(number: u64) -> Script {
     let profile = Profile::TWO_ARRAYS[usize::from(!number.is_multiple_of(2))];
     let mut script = Script::generate(50_000 + number, profile);
@@ -18,7 +18,8 @@ fn of_the_second(number: u64) -> Script {
     script
 }
 
-/// Number of the first script in which a checker, with all others off, reports a planted bug.
+/// Number of the first script in which a checker, with all others off, reports a planted bug;
+/// `None` if there is none.
 fn found(mutant: Mutant, checker: &'static str) -> Option<u64> {
     let plant = |world: &mut World| world.plant(mutant);
     (0..SCRIPTS).find(|number| {
@@ -50,7 +51,8 @@ fn two_arrays_keep_their_data_apart_and_each_its_own() {
     assert!(first > 1000 && second > 1000 && cuts > 100, "{counts}");
 }
 
-/// Only the second array has data, so a checker of data can report only its data.
+/// Only the second array has data, so a violation that a checker of data reports is in the second
+/// array.
 #[test]
 fn bugs_are_seen_in_the_second_array_alone() {
     for mutant in [Mutant::FlushSkipsOneMember, Mutant::DrainBeforeWritten] {
@@ -109,5 +111,5 @@ fn a_failed_member_of_the_second_array_is_recorded_before_the_write_is_acknowled
     assert!(seen.iter().any(|(_, found)| found.starts_with("I1 durability: sector")), "{seen:?}");
 }
 
-/// Drawn scripts, for each bug and checker.
+/// Number of drawn scripts for each bug and checker.
 const SCRIPTS: u64 = 100;

@@ -1,7 +1,7 @@
 //! Test of two connections that write the same thousand ranges at once.
 //!
-//! Whichever write a sector keeps, the parity of every stripe, recomputed from the media, is right
-//! at the end.
+//! A sector may keep either write. At the end the parity of every stripe, recomputed from the
+//! media, is right.
 #![allow(
     clippy::cast_possible_truncation,
     clippy::cast_possible_wrap,

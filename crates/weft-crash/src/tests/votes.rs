@@ -1,5 +1,5 @@
-//! Tests of bit rot in one copy of a mirror with three or more copies: `check` names it, and
-//! `correct` writes it anew from the others.
+//! Tests of bit rot in one copy of a mirror with three or more copies: `check` names the wrong
+//! copy, and `correct` rewrites it from the other copies.
 
 use weft_engine::{SyncAction, Verb};
 use weft_ondisk::Level;
@@ -52,8 +52,8 @@ fn copies(rig: &Rig, block: u64) -> Vec<Vec<u8>> {
     places.map(content).collect()
 }
 
-/// Runs `correct`. Returns the number of sectors counted as mismatches, and of the mismatches that
-/// were not located.
+/// Runs `correct`. Returns the number of sectors counted as mismatches, and the number of
+/// mismatches that were not located.
 fn correct(rig: &mut Rig) -> (u64, u64) {
     rig.sync(SyncAction::Correct).unwrap();
     rig.until_idle();
@@ -71,7 +71,8 @@ fn each_copy_that_rots_alone_is_named_and_written_anew() {
             assert_eq!(rig.check().0, UNIT, "{shape:?} {nth}");
             let wrong = rig.volume().mismatches.first[0].wrong.map(|it| it.slot);
             let slot = rig.array.column(160).places[nth].slot;
-            // The unit is elsewhere on each member with layouts far and offset.
+            // With the layouts far and offset, the copies of a unit lie at different offsets of
+            // their members.
             let is_named = shape.2.is_none_or(|layout| layout == 0x103);
             assert_eq!(wrong, is_named.then_some(slot), "{shape:?} {nth}");
             assert_eq!(correct(&mut rig), (UNIT, 0), "{shape:?} {nth}");
@@ -90,7 +91,7 @@ fn copies_that_rot_in_different_blocks_of_a_unit_are_all_written_anew() {
         for nth in 0..shape.3 {
             rot(&mut rig, 3 + nth, nth as usize, 0xee);
         }
-        // No copy alone is wrong: one that is named would be replaced by the first.
+        // Several copies differ, so that `check` must name none of them as wrong.
         assert_eq!(rig.check().0, UNIT, "{shape:?}");
         assert_eq!(rig.volume().mismatches.first[0].wrong, None, "{shape:?}");
         assert_eq!(correct(&mut rig), (UNIT, 0), "{shape:?}");
@@ -106,8 +107,8 @@ fn copies_without_a_majority_are_counted_and_left() {
     for shape in MIRRORS {
         let mut rig = mirror(shape);
         let kept = copies(&rig, 40);
-        // One block is outvoted, and in another one no two copies of three, or two pairs of four,
-        // are equal.
+        // In block 40 one copy is outvoted. In block 43 no two of three copies are equal, or four
+        // copies form two equal pairs.
         rot(&mut rig, 40, 0, 0xee);
         rot(&mut rig, 43, 0, 0xaa);
         rot(&mut rig, 43, 1, if shape.3 == 4 { 0xaa } else { 0xbb });
@@ -128,7 +129,7 @@ fn two_copies_do_not_vote() {
     }
 }
 
-/// Without one of three members two are left, which cannot outvote each other.
+/// Without one of three members two copies are left, which cannot outvote each other.
 #[test]
 fn two_copies_that_are_left_are_not_written() {
     let mut rig = mirror(MIRRORS[0]);
@@ -139,9 +140,9 @@ fn two_copies_that_are_left_are_not_written() {
     assert_eq!(copies(&rig, 20), left);
 }
 
-/// A copy with a sector that cannot be read does not vote there, and votes in the other blocks. Of
-/// four copies, two of which differ from two others, none is written, whichever block of them
-/// cannot be read.
+/// A copy with an unreadable sector does not vote in the block of this sector, and votes in all
+/// other blocks. If two of four copies differ from the other two, no copy is written, no matter in
+/// which block a copy is unreadable.
 #[test]
 fn a_copy_votes_in_the_blocks_that_can_be_read() {
     let mut rig = mirror(MIRRORS[1]);
@@ -158,6 +159,6 @@ fn a_copy_votes_in_the_blocks_that_can_be_read() {
     assert_eq!(copies(&rig, 20), undecided);
     assert_eq!(copies(&rig, 22)[1], copies(&rig, 22)[0], "one of four is outvoted");
     assert_eq!((copies(&rig, 21), copies(&rig, 23)), (kept, whole));
-    // Units that were read in one request with the block are written anew too.
+    // Blocks that were read in one request with the unreadable sector are rewritten too.
     assert!(rig.volume().members[3].corrected >= 8, "the block is written anew");
 }

@@ -1,6 +1,6 @@
-//! Tests of wake-ups: work that can continue is requested at once.
+//! Tests of wake-ups: the engine asks to run as soon as it has work that can continue.
 //!
-//! There is one test for each fault that the checker of lost wake-ups found.
+//! There is one test for each bug that the checker of lost wake-ups found.
 
 use crate::{BLOCK, Options, Payload, Rig, chunk_kib};
 use weft_engine::knobs::FlushRule;
@@ -26,7 +26,7 @@ fn is_given_up(rig: &Rig, token: Token) -> bool {
 fn what_is_sent_to_a_member_in_the_turn_in_which_it_fails_is_given_up_at_once() {
     let mut rig = raid5();
     rig.disks[0].faults.stalled = true;
-    // One plug: the engine sees both in the same turn, the read first.
+    // The engine sees both inputs in the same turn, the read first.
     rig.plug(RequestOp::Read, 0, BLOCK, Payload::Zeros, Flags::NONE);
     let member = rig.member_of(0);
     rig.admin(Verb::Fail(member));
@@ -62,8 +62,8 @@ fn a_stalled_read_goes_round_as_soon_as_a_rebuilt_member_allows_it() {
     assert!(rig.wait(read).unwrap().iter().all(|byte| *byte == 0));
 }
 
-/// Such an update would keep a driver awake forever. The checker in [`crate::World::wake`]
-/// reports that.
+/// Such a superblock update would keep a driver awake forever. The checker in
+/// [`crate::World::wake`] reports an engine that never sleeps.
 #[test]
 fn a_superblock_update_that_waits_for_space_and_for_an_answer_wakes_nobody() {
     let mut rig = raid5();
@@ -92,8 +92,8 @@ fn dirty_and_flushed(level: Level, rule: FlushRule) -> Rig {
     rig
 }
 
-// The flush was answered once the failure of its member was recorded, in a turn that had already
-// checked whether the array was idle: the array never became clean. Found by seed 1000155 of
+// A flush was answered once the failure of a member was recorded, in a turn that had already
+// checked whether the array was idle. The array then never became clean. Found by seed 1000155 of
 // `lies`.
 #[test]
 fn a_stop_goes_on_when_a_flush_was_answered_whose_member_failed() {
@@ -113,8 +113,9 @@ fn a_stop_goes_on_when_a_flush_was_answered_whose_member_failed() {
     }
 }
 
-// With `needed`, a flush of members without volatile data completes in the turn that begins it: a
-// stop, or a clean superblock after the delay, waited for an unrelated event.
+// With the rule `needed`, a flush of members without volatile data completes in the turn that
+// begins it. A stop, or the clean state after `safe_mode_delay`, then waited for an unrelated
+// event.
 #[test]
 fn an_array_becomes_clean_when_no_member_has_to_be_flushed() {
     for rule in FLUSH_RULES {

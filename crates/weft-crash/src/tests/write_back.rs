@@ -1,7 +1,8 @@
 //! Tests of the write-back cache above arrays: power cuts and process crashes at many points of
 //! random scripts.
 //!
-//! Data that was flushed, or written with FUA, is there; the rest is old or new.
+//! Data that was flushed, or written with FUA, must survive; a sector with other data reads as an
+//! old or new version.
 
 #![allow(clippy::cast_possible_truncation, reason = "numbers of a test are small")]
 
@@ -52,7 +53,8 @@ struct Course {
     read: u64,
     /// Pauses of the client.
     pauses: u64,
-    /// Bytes that stops could not write to members; `kept` are the bytes that they could write.
+    /// Bytes that stops could not write to members. `kept` is the number of bytes that they could
+    /// write.
     lost: u64,
     kept: u64,
 }
@@ -61,8 +63,8 @@ struct Course {
 fn course(seed: u64, level: Level, members: usize, plant: impl Fn(&mut Rig)) -> Course {
     let pages = [8, 24, 64][(seed % 3) as usize];
     let mut options = Options { seed, ..options(level, members, pages) };
-    // weft's own throttle, which wakes writers at completions; one of pauses; one in which writers
-    // write back.
+    // The throttles are weft's own, which wakes writers at completions, a kernel's with pauses, and
+    // an older kernel's in which writers write back.
     let throttle = ["weft", "mainline-6.12", "3.1"][(seed / 4 % 3) as usize];
     options.knobs.pool.throttle = Kernel::named(throttle);
     let mut rig = Rig::of(options);
@@ -89,7 +91,7 @@ fn course(seed: u64, level: Level, members: usize, plant: impl Fn(&mut Rig)) -> 
         plant(&mut rig);
         ends += 1;
     }
-    // A last part without a cut: everything is written at the end.
+    // The last part has no cut, so that everything is written at its end.
     for _ in 0..20 {
         request(&mut rig, &mut rng);
     }
@@ -108,8 +110,8 @@ fn course(seed: u64, level: Level, members: usize, plant: impl Fn(&mut Rig)) -> 
     Course { ends, read: read + rig.verify(), pauses, lost, kept }
 }
 
-/// Stops while a member has no space: the answer names the ranges that are lost, and the rest is
-/// durable. Returns the bytes that were lost, and those that were not.
+/// Stops while a member has no space. The answer names the ranges that are lost, and the rest must
+/// be durable. Returns the number of bytes that were lost, and of bytes that were written.
 fn stop_without_space(rig: &mut Rig, rng: &mut Rng, full: usize) -> (u64, u64) {
     let blocks = 1 + rng.next_u64() % 6;
     for _ in 0..blocks {

@@ -6,7 +6,8 @@ use std::collections::BTreeMap;
 pub(super) struct Item {
     pub(super) member: usize,
     pub(super) op: char,
-    /// Sectors from the start of the case's row, or absolute sectors of metadata.
+    /// First sector, counted from the start of the case's full stripe; for metadata, from the start
+    /// of the member.
     pub(super) at: i64,
     pub(super) meta: bool,
     pub(super) count: u64,
@@ -43,7 +44,7 @@ pub(super) fn rows() -> Vec<Row> {
     rows_of(&["raid4", "raid5", "raid6"])
 }
 
-/// Rows of these levels, selected by the beginning of their names.
+/// Rows of the recording for these levels, selected by the beginning of the rows' names.
 pub(super) fn rows_of(levels: &[&str]) -> Vec<Row> {
     let text = include_str!("../../../../../fixtures/traces/kernel-md-traces.csv");
     let lines = text.lines().skip(1).map(split_csv);

@@ -1,4 +1,5 @@
-//! Rig that replays a row on the array of the recording's script and compares the requests.
+//! Rig that replays rows of the recording on an array as in the recording's script, and compares
+//! the requests.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -11,7 +12,7 @@ use weft_units::{Sectors, Span};
 use super::expected::{Expected, Io, Item, Row, rows};
 use super::{DIFFERENT, share_of};
 
-/// The array of the script under test.
+/// The array on which rows are replayed, the rows, and the results so far.
 pub(super) struct Lab {
     pub(super) rows: BTreeMap<String, Row>,
     pub(super) rig: Rig,
@@ -22,7 +23,7 @@ pub(super) struct Lab {
     pub(super) row: u64,
     /// Start of the case's row in bytes of the array, and in sectors of a member.
     pub(super) base: (u64, u64),
-    /// Slots of disks at another slot than their number.
+    /// Slot of each disk with a slot that differs from its number.
     pub(super) slots: BTreeMap<usize, usize>,
     pub(super) done: BTreeSet<String>,
     pub(super) exact: u32,
@@ -47,12 +48,12 @@ pub(super) enum Same {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Compare {
-    /// Requests that are submitted together, in any order.
+    /// Requests that are submitted together match in any order.
     AnyOrder,
-    /// In the recorded order.
+    /// Requests match in the recorded order.
     AsRecorded,
-    /// Resync: weft keeps another number of stripes in flight, so the order is compared within each
-    /// stripe of 4 KiB.
+    /// Requests match in the recorded order within each stripe of 4 KiB, because a resync of weft
+    /// has another number of stripes in flight.
     WithinStripes,
 }
 
@@ -85,8 +86,8 @@ impl Lab {
         }
     }
 
-    /// An array of 240 full stripes with a resync that has passed about 100 of them and is frozen.
-    /// The stripe cache is empty.
+    /// Makes an array of 240 full stripes with a frozen resync that has passed about 100 of them,
+    /// and an empty stripe cache.
     pub(super) fn make_half_synced(&mut self, level: Level, members: u64, sector: u64) {
         self.make_with(level, members, 64, false, |options| {
             options.full_stripes = 240;
@@ -224,7 +225,8 @@ impl Lab {
         io
     }
 
-    /// Returns how closely a row matches, or an error if it does not.
+    /// Compares a row with the requests found. Returns how closely they match, or an error if they
+    /// do not.
     pub(super) fn differs(&self, row: &Row, found: &Io, compare: Compare) -> Result<Same, String> {
         if let Some((_, count)) = row.description.split_once("mismatch_cnt after: ") {
             let expected: u64 = count.parse().unwrap();
@@ -357,8 +359,8 @@ pub(super) fn lab() -> Lab {
 }
 
 impl Lab {
-    /// Asserts that all rows of a share of [`SHARES`] and no others were replayed, and how many
-    /// were compared request by request, by totals and within stripes.
+    /// Asserts that exactly the rows of a share of [`SHARES`] were replayed. `counts` are the
+    /// expected numbers of rows that match request by request, by totals and within stripes.
     pub(super) fn finish(self, share: &str, counts: [u32; 3]) {
         println!(
             "{} stripes as recorded, {} totals, {} within stripes",

@@ -1,9 +1,8 @@
 //! Member I/O of kernel md on arrays without parity, replayed and compared: RAID 0, 1 and 10.
 //!
-//! Of 160 rows 125 are compared request by request. 20 more are compared in any order of the
-//! requests that are submitted together: the pages of a bitmap and the copies of a unit, which the
-//! kernel submits from the last member to the first and weft from the first, or the other way. 15
-//! are left out, each with its reason.
+//! 125 of 160 rows are compared request by request. In 20 more rows, requests that are submitted
+//! together match in any order: pages of a bitmap and copies of a unit, for which the kernel and
+//! weft go through the members in opposite orders. 15 rows are left out, each with its reason.
 
 use super::*;
 
@@ -31,7 +30,7 @@ fn straight_lab() -> Lab {
     Lab { rows, ..lab() }
 }
 
-/// An array on members of 95 MiB of data, written once.
+/// Makes an array on members with 95 MiB of data, which is written once.
 fn make(lab: &mut Lab, level: Level, members: u64, change: impl FnOnce(&mut Options)) {
     lab.make_with(level, members, 64, true, |options| {
         options.full_stripes = 95 * 1024 / 64;
@@ -140,7 +139,7 @@ fn flushes_and_fua_of_arrays_without_parity() {
             lab.fua(b, 4096);
             lab.flush();
         });
-        // Left out: eight flushes recorded at once share one round.
+        // Left out: in weft, eight flushes that arrive at once share one flush of each member.
         lab.rig.log.clear();
         for _ in 0..8 {
             lab.rig.plug(RequestOp::Flush, 0, 0, Payload::Zeros, Flags::NONE);
