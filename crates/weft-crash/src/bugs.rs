@@ -1,7 +1,7 @@
 //! Planted bugs: the scripts that show each bug and the checkers that must report it.
 //!
-//! If two checkers report a bug, one of them may stop seeing it unnoticed. So the table names every
-//! checker that must report a bug, and each checker runs alone, with all others ignored
+//! If two checkers report a bug, one of them may stop to report it unnoticed. The table therefore
+//! names every checker that must report a bug, and each checker runs alone, with all others ignored
 //! ([`crate::Options::only`]).
 //!
 //! Source   spec reliability.md §6.4
@@ -97,8 +97,8 @@ pub const RESHAPES: [Mutant; 3] =
 /// `tests/resized.rs` find them.
 pub const RESIZES: [Mutant; 2] = [Mutant::ResizeNotRecorded, Mutant::ResizeNotResynced];
 
-/// Checkers that no bug of [`SEEN_BY`] needs: the beginning of the checker's name, and the test
-/// that shows that the checker works.
+/// Checkers that no bug of [`SEEN_BY`] tests: the beginning of the checker's name, and the other
+/// test that shows that the checker works.
 pub const UNUSED: [(&str, &str); 3] = [
     (
         "I3 ",
@@ -180,7 +180,8 @@ pub fn script(mutant: Mutant, number: u64) -> Script {
 }
 
 /// Number of the first script, below `scripts`, in which a checker reports the bug that `plant`
-/// plants; `None` if no script shows it. Only the checker `only` counts, or all if it is `None`.
+/// plants; `None` if no script shows the bug. Only the checker `only` counts; with `None`, all
+/// checkers count.
 #[must_use]
 pub fn hunt(
     mutant: Mutant,
@@ -213,8 +214,8 @@ fn write(client: u32, start: u64, len: u64, sync: bool) -> ScriptStep {
     ScriptStep::Ask { volume: ARRAY, client, op: RequestOp::Write, start, len, flags }
 }
 
-/// Script in which the stripe cache is made smaller, and then more stripes are written at once than
-/// it has left.
+/// Script that shrinks the stripe cache and then writes more stripes at once than the cache still
+/// has.
 fn shrinking(number: u64) -> Script {
     let mut options = small(number);
     options.knobs.stripe_cache_size = 64;
@@ -327,8 +328,8 @@ fn filling(number: u64) -> Script {
     for turn in 0..6 {
         let disk = rng.index(3);
         let start = rng.below(32) * stripe;
-        // In every other round the array is clean before, so that the superblock update finds no
-        // space.
+        // In every other round the array is clean when the space ends, so that the superblock
+        // update finds no space.
         let before = if turn % 2 == 0 { ScriptStep::Sleep(500) } else { write(1, 0, 4096, true) };
         steps.extend([before, ScriptStep::NoSpace(disk), write(2, start, stripe * 8, true)]);
         steps.extend([
@@ -342,8 +343,8 @@ fn filling(number: u64) -> Script {
 }
 
 /// Script with a load that starves a block under most priority rules unless its wait is bounded.
-/// The block is written by a client that does not wait, and the full stripes beside it by another
-/// client that never pauses.
+/// One client writes the block without the sync flag, and another client writes the full stripes
+/// beside it without a pause.
 fn starving(number: u64) -> Script {
     let priorities = [
         (PriorityRule::Bypass, 1),
@@ -374,8 +375,8 @@ fn starving(number: u64) -> Script {
     // The array is already dirty, so that no request waits for a superblock update.
     let mut steps =
         vec![write(1, 0, block, true), ScriptStep::Finish, write(2, stripe, block, false)];
-    // Each write fills a stripe, or is one block of a stripe that must be preread at once. Three
-    // requests complete for each write.
+    // Each write fills a full stripe, or is one block of a stripe that must be preread at once.
+    // Three requests complete for each write.
     for turn in 0..460 {
         let len = if turn % 3 == 0 { block } else { stripe };
         steps.push(write(1, (2 + turn % 60) * stripe, len, true));

@@ -1,9 +1,10 @@
 //! Power cuts: the choice of the non-durable sectors that survive on each member.
 //!
-//! On each member any subset of the sectors that are not durable survives ([`CutMode::Subset`]), or
-//! all writes before a moment that differs by member ([`CutMode::Ordered`]: a cache that writes
-//! back in order). Outstanding writes count as not durable. Members are cut independently of each
-//! other, so one may keep everything and the next one nothing.
+//! On each member, either any subset of the sectors that are not durable survives
+//! ([`CutMode::Subset`]), or all writes before a moment that differs by member survive
+//! ([`CutMode::Ordered`]: a cache that writes back in order). Outstanding writes count as not
+//! durable. Members are cut independently of each other, so one may keep everything and the next
+//! one nothing.
 //!
 //! Source   spec reliability.md §4 (F1, F11, F12), §6.1
 
@@ -14,8 +15,8 @@ use weft_units::Span;
 /// Rule that decides which sectors survive a power cut although they were not durable.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CutMode {
-    /// Everything survives, including outstanding writes, as if only the process had crashed, after
-    /// they had reached the media.
+    /// Everything survives, including outstanding writes, as if they had reached the media and only
+    /// the process had crashed.
     Everything,
     /// Nothing survives that was not durable.
     Nothing,
@@ -33,11 +34,11 @@ pub enum CutMode {
 /// Effect of a cut on one member.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CutReport {
-    /// Sectors of which a version survived although it was not durable.
+    /// Sectors with a version that survived although it was not durable.
     pub kept: BTreeSet<u64>,
-    /// Sectors of which a version was lost.
+    /// Sectors with a version that was lost.
     pub lost: BTreeSet<u64>,
-    /// Sectors of which a version became durable by the flush of an outstanding metadata write.
+    /// Sectors with a version that became durable by the flush of an outstanding metadata write.
     pub settled: BTreeSet<u64>,
     /// Number of writes that were outstanding when the power was cut.
     pub writes_in_flight: usize,
@@ -65,7 +66,7 @@ pub struct Judged {
 /// Circumstances of a cut. Tests use them to assert that a set of cuts covers enough.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CutShape {
-    /// Whether any stripe has sectors that survived and sectors that did not.
+    /// Whether any stripe has sectors that survived and sectors that were lost.
     pub half_written_stripe: bool,
     /// Whether some content that was not durable survived, and some was lost.
     pub strict_subset: bool,
@@ -113,7 +114,7 @@ pub struct Coverage {
     pub unreadable_superblocks: u64,
     /// Members that left and were re-added by the bitmap.
     pub re_added: u64,
-    /// Members that were replaced while they worked.
+    /// Working members that were replaced: the replacement got all data and took the slot.
     pub replaced: u64,
     /// Replacements that failed before they had all data.
     pub replacements_failed: u64,
@@ -132,8 +133,8 @@ pub struct Coverage {
     pub refused: u64,
     /// Assemblies of dirty and degraded arrays, each refused before consent was given.
     pub consents: u64,
-    /// Longest time from the start of [`crate::World::run`] until all requests were answered,
-    /// counting only runs at the end of which no member stalled or lacked space. The service time
+    /// Longest time from the start of [`crate::World::run`] until all requests were answered. Only
+    /// runs count that end without a stalled member and without a lack of space. The service time
     /// of members is not included.
     pub longest_finish: Span,
     /// Longest time that the resyncs at the end of a script took.

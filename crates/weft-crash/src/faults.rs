@@ -1,9 +1,9 @@
-//! Faults of simulated members, with those that weft's promises cover.
+//! Faults of simulated members, and which of them weft's promises cover.
 //!
 //! | Fault | Here | Within the promises |
 //! |---|---|---|
 //! | latent read error (F5) | [`Faults::bad_reads`], until the sector is written | yes |
-//! | sector that cannot be read even after it was written | [`Faults::dead_reads`] | yes: a bad block, or the member fails |
+//! | sector unreadable for good | [`Faults::dead_reads`] | yes: a bad block, or the member fails |
 //! | write error (F9) | [`Faults::bad_writes`], for good | yes, up to the level |
 //! | remains of a failed write (F1) | [`Faults::tears`]: nothing, a beginning, any part, all | yes |
 //! | member that becomes shorter (F9, F24) | [`Faults::ends_at`] | yes, up to the level |
@@ -27,32 +27,33 @@ use weft_engine::Fault;
 /// Faults that one member has now, and faults that are planned for it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Faults {
-    /// Sectors that cannot be read until they are written; if the power is cut, until that write is
-    /// durable.
+    /// Sectors that cannot be read until they are written. A power cut before the write is durable
+    /// makes them unreadable again.
     pub bad_reads: BTreeSet<u64>,
     /// Sectors that cannot be read even after they are written.
     pub dead_reads: BTreeSet<u64>,
     /// Sectors that cannot be written.
     pub bad_writes: BTreeSet<u64>,
-    /// The member is gone: all requests fail.
+    /// Whether the member is gone, so that all requests fail.
     pub gone: bool,
-    /// Nothing completes; outstanding requests stay outstanding.
+    /// Whether the member stalls: nothing completes, and outstanding requests stay outstanding.
     pub stalled: bool,
-    /// Number of discards that will fail. A failed discard leaves on the media what a failed write
-    /// would leave.
+    /// Number of discards that will fail. On the media, a failed discard has the effect of a failed
+    /// write of zeros.
     pub discards_fail: u32,
-    /// Flushes fail, and so do writes that imply one.
+    /// Whether flushes fail, including the flush of a metadata write.
     pub flush_error: bool,
     /// Whether a write that fails or is aborted may leave a part of its data on the media: nothing,
     /// the beginning, any part or all. If false, nothing is left, except for the sectors before one
     /// in `bad_writes`.
     pub tears: bool,
-    /// Number of sectors that the member still has after it was cut short; `None` if it was not.
-    /// The sectors behind are gone for good, and requests for them fail as if the member were gone.
+    /// Number of sectors that the member still has after it shrank; `None` if it did not shrink.
+    /// The sectors from this one on are gone for good, and requests for them fail as if the member
+    /// were gone.
     pub ends_at: Option<u64>,
-    /// Writes find no space.
+    /// Whether writes find no space.
     pub no_space: bool,
-    /// Flushes succeed without effect.
+    /// Whether flushes succeed without effect.
     pub lying_flush: bool,
     /// Planned faults, by the number of the operation: the member counts its operations from 0.
     pub schedule: BTreeMap<u64, Planned>,
@@ -63,7 +64,7 @@ pub struct Faults {
 pub enum Planned {
     /// The member is gone from this operation on.
     Gone,
-    /// This operation fails; the next one need not.
+    /// Only this operation fails, with this fault.
     Once(Fault),
     /// Nothing completes from this operation on, until `stalled` is cleared.
     Silent,

@@ -3,8 +3,8 @@
 //! `scripts/open/` has the scripts that fail today, `scripts/regressions/` those that failed once,
 //! one file each. A file begins with its *story*, a description of the failure, in lines that begin
 //! with `#`. Each line `fails TEXT` gives a part of the checker's message for a known failure. When
-//! the failure is fixed, the script moves from `open/` to the regressions. The text determines the
-//! script: it does not depend on what a generator draws from a seed.
+//! the failure is fixed, the script moves from `open/` to the regressions. The text alone
+//! determines the script, independently of the generator.
 
 use std::path::{Path, PathBuf};
 
@@ -12,8 +12,8 @@ use thiserror::Error;
 
 use crate::script::{Failure, Plant, Script, ScriptError};
 
-/// Checkers of promises about clients' data. A script that fails one of them must be fixed at once:
-/// it must not stay in `scripts/open/`, and no sweep of fresh seeds passes with such a failure.
+/// Checkers of promises about clients' data. The failure of such a checker must be fixed at once:
+/// its script must not stay in `scripts/open/`, and a sweep of fresh seeds does not pass with it.
 const OF_DATA: [&str; 5] = ["I1 ", "I2 ", "I4 ", "I8 ", "I20 "];
 
 /// First words of the description of a failure that was not investigated yet.
@@ -24,7 +24,7 @@ const NOT_LOOKED_INTO: &str = "Not looked into.";
 pub struct Kept {
     /// Name of the file, without `.script`.
     pub name: String,
-    /// Description of the script, and of what was or is wrong.
+    /// Description of the script and of its past or present failure.
     pub story: String,
     /// Parts of the checker's message; empty if the script is not known to fail.
     pub fails: Vec<String>,
@@ -151,11 +151,11 @@ impl Kept {
         self.fails.iter().any(|part| OF_DATA.iter().any(|checker| part.starts_with(checker)))
     }
 
-    /// Checks that the script may be among the open ones: it was investigated, and breaks no
-    /// promise about data.
+    /// Checks that the script may stay in `scripts/open/`: its failure was investigated, and breaks
+    /// no promise about data.
     ///
     /// # Errors
-    /// A text with the reason why the script has to leave the open ones.
+    /// The reason why the script must not stay in `scripts/open/`.
     pub fn may_be_open(&self) -> Result<(), String> {
         let name = &self.name;
         if self.breaks_data() {

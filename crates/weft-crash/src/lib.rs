@@ -21,7 +21,7 @@
 //! | checkers of the promises | `checker/` |
 //! | random runs and their replay | `script/` |
 //! | planted bugs | `bugs.rs` |
-//! | excuses that checkers accept | `excuses.rs` |
+//! | deviations that checkers tolerate, counted (excuses) | `excuses.rs` |
 //! | text of scripts that are kept: known failures, regressions | `kept.rs`, `scripts/` |
 //! | shrinking of a failing run | `shrink.rs` |
 //! | recorded digest, which every build has to find | `golden.rs` |
@@ -43,8 +43,8 @@
 )]
 #![allow(clippy::missing_panics_doc, reason = "a simulation stops at the first violation")]
 
-/// Allocator of tests and sweeps, which allocate and free many small pieces of memory. With glibc's
-/// allocator this is a fifth of their cost; with mimalloc scripts need a tenth less CPU time.
+/// Allocator of tests and sweeps, which allocate and free many small objects. glibc's allocator
+/// takes a fifth of their CPU time; with mimalloc a script needs a tenth less CPU time in all.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

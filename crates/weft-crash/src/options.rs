@@ -26,7 +26,7 @@ pub struct Options {
     /// Number of full stripes of the array, which with `chunk` determines the data size of each
     /// member.
     pub full_stripes: u64,
-    /// Data size of each member in addition to `full_stripes`, for RAID 0 and linear; zero for
+    /// Data size of each member beyond that of `full_stripes`, for RAID 0 and linear; zero for
     /// members beyond the list.
     pub more_data: Vec<Sectors>,
     /// Number of spare disks.
@@ -34,7 +34,7 @@ pub struct Options {
     /// Whether the engine also serves a bare volume: a disk of its own that is exported unchanged.
     pub bare: bool,
     /// Number of members of a second array (RAID 1), which the engine serves beside the first; 0 if
-    /// there is none. Not together with `bare`.
+    /// there is none. Must be 0 if `bare` is true.
     pub beside: usize,
     /// Version of the superblocks, which determines their position.
     pub version: Version,
@@ -56,8 +56,8 @@ pub struct Options {
     pub write_mostly: Vec<usize>,
     /// Whether all disks take their space from one file system, as sparse files do.
     pub one_space: bool,
-    /// Whether a write that fails or is aborted may have happened, in part or as a whole. If false
-    /// it has not happened.
+    /// Whether a failed or aborted write may have been stored, in part or as a whole. If false,
+    /// nothing of it was stored.
     pub torn_writes: bool,
     /// Representation of payload: complete, as tags, or absent.
     pub payload: PayloadMode,
@@ -82,15 +82,15 @@ pub struct Options {
     /// Virtual time that passes with each completion, if `drives` is empty.
     pub latency: Span,
     /// Names of the drive models that determine when requests of disks complete, by the disks'
-    /// numbers; more disks begin with the first model again. Empty: there are no drives, and
-    /// requests complete in any order.
+    /// numbers. If there are more disks than models, the list is used again from its beginning.
+    /// Without models there are no drives, and requests complete in any order.
     pub drives: Vec<&'static str>,
     /// Whether the checkers run.
     pub checked: bool,
     /// Whether the promises cover data. They do not if more members have faults than the level
-    /// survives. All checkers still count then until the power is cut or the process crashes. From
-    /// then on only I2 and the checkers that do not judge data count, and I2 accepts whatever
-    /// members in sync hold as if it had been written.
+    /// survives. Without the promises, all checkers still count until the power is cut or the
+    /// process crashes. From then on only I2 and the checkers that do not judge data count, and I2
+    /// accepts all content of members in sync as if it had been written.
     pub data_promised: bool,
     /// Whether disks may lie about flushes. Violations by checkers of data are then ignored.
     pub disks_lie: bool,
@@ -161,8 +161,8 @@ impl Options {
         self.beside.max(usize::from(self.bare))
     }
 
-    /// Number of parity strips of a full stripe: the members that a level with parity can lose; 0
-    /// without parity.
+    /// Number of parity strips of a full stripe, which is also the number of members that a level
+    /// with parity can lose; 0 without parity.
     #[must_use]
     pub fn parities(&self) -> usize {
         self.level.parity_count() as usize

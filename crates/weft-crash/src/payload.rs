@@ -12,10 +12,10 @@
 //! whole bytes of the tag, so that a write of one byte is visible. Adjacent parts of a sector may
 //! overlap in its tag; they are still applied in the same order everywhere, to data and to parity.
 //!
-//! The engine never sees payload. It learns of it only by the outcome of comparisons, and two tags
-//! differ when their sectors do, so the engine makes the same decisions with tags as with bytes.
-//! `tests/all/payload.rs` verifies this. Without payload nothing can be compared, so operations
-//! that compare are refused ([`NeedsPayload`]).
+//! The engine never sees payload. Payload affects the engine only by the outcome of comparisons,
+//! and two tags differ if their sectors differ, so the engine makes the same decisions with tags as
+//! with bytes. `tests/all/payload.rs` verifies this. Without payload nothing can be compared, so
+//! operations that compare are refused ([`NeedsPayload`]).
 //!
 //! Source   reliability.md §6.1
 
@@ -40,7 +40,7 @@ pub enum PayloadMode {
 /// Bytes of a tag, which represents a sector.
 pub const TAG_BYTES: usize = 16;
 
-/// Operations that need payload: the error of a world without payload.
+/// Operations that need payload; the error with which a world without payload refuses them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("{self:?} looks at payload, and this world has none: give it PayloadMode::Tags or Bytes")]
 pub enum NeedsPayload {

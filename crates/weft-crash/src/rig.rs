@@ -1,4 +1,4 @@
-//! Rig: a world for short tests that panics at the first violation and counts in blocks of 4 KiB.
+//! Rig: a world for short tests, which panics at the first violation and addresses blocks of 4 KiB.
 //!
 //! A [`Rig`] derefs to its [`World`], so that all methods of the world can be called too.
 
@@ -151,8 +151,8 @@ impl Rig {
         ticket
     }
 
-    /// Issues any request without letting the engine run. The engine handles it together with all
-    /// that is issued before the next [`World::settle`].
+    /// Issues any request without running the engine. The engine handles it together with all other
+    /// requests that are issued before the next [`World::settle`].
     pub fn plug(
         &mut self,
         op: RequestOp,
@@ -340,7 +340,7 @@ impl Rig {
     }
 
     /// Completes requests of the other disks until `disk` has `count` requests outstanding. Returns
-    /// the tokens of these.
+    /// the tokens of the latter.
     ///
     /// # Panics
     /// Panics if no other request is outstanding before that.
@@ -399,8 +399,8 @@ impl Rig {
         shape
     }
 
-    /// Crashes the process while the power stays on. Disks keep what they completed, in their
-    /// caches too.
+    /// Crashes the process while the power stays on. Disks keep all completed writes, including
+    /// those in their volatile caches.
     pub fn kill(&mut self) -> &mut Self {
         self.world.kill();
         self.must();

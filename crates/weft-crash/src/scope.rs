@@ -3,16 +3,16 @@
 //! A small scope has scripts of one or two operations on a small array. The next event is a choice:
 //! an outstanding request or computation completes, the next operation is issued, or time passes
 //! until the engine asks to be woken. A *walk* makes one choice after the other until no event is
-//! left. Each further walk starts at a random state of an earlier walk that has a choice left, so
-//! every walk is another order of events. Some of the states on the walks are picked, no two of
-//! them with the same fingerprint ([`World::cut_fingerprints`]). In each picked state the power is
-//! cut several times, and each time another part of the non-durable content survives. Some cuts
-//! also lose a member, some are followed by another cut during recovery (I18), and some only
+//! left. Each further walk starts at a random state of an earlier walk in which a choice is left,
+//! so the order of events differs in every walk. From the states on the walks, some with distinct
+//! fingerprints ([`World::cut_fingerprints`]) are picked. The power is cut several times in copies
+//! of each picked state, with a different part of the non-durable content surviving each time. Some
+//! cuts also lose a member, some are followed by another cut during recovery (I18), and some only
 //! crash the process.
 //!
 //! All random choices come from [`Search::seed`]. A script is *exhausted* if its walks made every
-//! choice; most scripts are only sampled, and [`Search`] counts both. A violation stops the search
-//! with a panic that describes the state.
+//! choice. Most scripts are only sampled; [`Search`] counts all scripts and the exhausted ones. A
+//! violation stops the search with a panic that describes the state.
 
 use std::collections::BTreeMap;
 
@@ -40,7 +40,7 @@ pub struct Budget {
     pub operations: usize,
     /// Largest number of scripts; if there are more, they are chosen at random.
     pub scripts: usize,
-    /// Largest number of walks per script, each in another order of events.
+    /// Largest number of walks per script; each has a different order of events.
     pub walks: u64,
     /// Largest number of states per script in which the power is cut.
     pub states: usize,
@@ -57,11 +57,11 @@ pub struct Search {
     pub scripts: u64,
     /// Scripts with at least two walks.
     pub two_orders: u64,
-    /// Walks made, over all scripts; each is another order of events.
+    /// Walks made, over all scripts; each has a different order of events.
     pub orders: u64,
     /// States on all walks, over all scripts.
     pub reached: u64,
-    /// Picked states with the same fingerprint as an earlier one of the same script, so that a
+    /// Picked states with the fingerprint of an earlier picked state of the same script, in which a
     /// power cut would leave the same state.
     pub alike: u64,
     /// Distinct states in which the power was cut.
@@ -74,7 +74,7 @@ pub struct Search {
     pub scripts_with_data: u64,
     /// Number of process crashes while the power stayed on.
     pub kills: u64,
-    /// Scripts of which every order of events was tried.
+    /// Scripts for which every order of events was tried.
     pub exhausted: u64,
     /// Sectors read by verification.
     pub verified: u64,
@@ -84,15 +84,15 @@ pub struct Search {
     pub refused: u64,
     /// Seed of the search.
     pub seed: u64,
-    /// Plants a bug in every engine, to show that the search finds it.
+    /// Function that plants a bug in every engine, to show that the search finds it.
     pub planted: Option<fn(&mut World)>,
     /// Whether the power is also cut in states with equal fingerprints and the results compared
     /// ([`same_after_cuts`]), instead of skipping such states.
     pub compared: bool,
     /// Name of a part of the fingerprint that is left out, to show that the comparison then fails.
     pub left_out: Option<&'static str>,
-    /// Number of states of which the fingerprint was equal to that of an earlier state, but the
-    /// result of power cuts was not.
+    /// Number of states that had the fingerprint of an earlier state but a different result of the
+    /// power cuts.
     pub wrongly_alike: u64,
 }
 
@@ -169,7 +169,8 @@ impl Search {
         self.two_orders += u64::from(orders > 1);
         self.exhausted += u64::from(nodes.iter().all(|node| node.left.is_empty()));
         self.reached += nodes.len() as u64;
-        // Every other state has an outstanding write of data, if there are enough such states.
+        // Half of the picked states have an outstanding write of data, if there are enough such
+        // states.
         let mut picked: Vec<usize> = (0..nodes.len()).collect();
         rng.shuffle(&mut picked);
         let (with, without): (Vec<usize>, Vec<usize>) =
@@ -278,7 +279,7 @@ impl Search {
     fn cut(&mut self, mut world: World, mut rng: Rng, may_lose: bool, note: &str) {
         world.rng = rng.fork();
         world.coverage = Coverage::default();
-        // One in seven only crashes the process.
+        // One cut in seven only crashes the process.
         if rng.below(7) == 0 {
             world.kill();
             self.kills += 1;
@@ -286,7 +287,7 @@ impl Search {
             world.power_cut(rng.pick(&MODES));
         }
         self.must(&world, note);
-        // One in four also loses a member, and one in three is followed by another cut.
+        // One cut in four also loses a member, and one in three is followed by another cut.
         if may_lose && rng.percent(25) {
             let lost = rng.index(world.options.members);
             world.disks[lost].faults.gone = true;
@@ -345,7 +346,8 @@ impl Node {
         Self { world, asked, wakes, left }
     }
 
-    /// Whether all operations were issued and nothing is outstanding.
+    /// Whether all operations of the script were issued and no request or computation is
+    /// outstanding.
     fn is_end(&self, script: &[Op]) -> bool {
         self.asked == script.len() && self.world.outstanding().next().is_none()
     }
@@ -396,7 +398,7 @@ fn has_data_outstanding(world: &World) -> bool {
 pub enum Start {
     /// Every sector has been written and is durable. The array is clean and the stripe cache empty.
     Clean,
-    /// State `Dirty`, but with one failed member.
+    /// The array is as in `Dirty`, but one member has failed.
     Degraded,
     /// Every sector has been written and flushed. The array is dirty.
     Dirty,
@@ -511,8 +513,7 @@ impl Op {
 
 /// Operations that scripts consist of: writes of a sector, of a block, of a full stripe and across
 /// two full stripes; zeros, with and without permission to discard; a trim, a FUA write, a flush
-/// and a read; an administrator who adds a disk, or fails the first disk if the level survives
-/// that.
+/// and a read; the addition of a disk; and the failure of the first disk, if the level survives it.
 fn alphabet(world: &World, degraded: bool) -> Vec<Op> {
     let stripe = world.array.row_bytes(world.options.chunk);
     let mut ops = vec![

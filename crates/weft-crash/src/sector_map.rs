@@ -1,7 +1,7 @@
 //! Map from sectors to values, stored a page of eight sectors at a time.
 //!
-//! Requests cover adjacent sectors, mostly whole pages of eight: one search finds all sectors of a
-//! page.
+//! Requests cover adjacent sectors, mostly whole pages of eight, and one search finds all sectors
+//! of a page.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -26,7 +26,8 @@ fn place(sector: u64) -> (u64, usize) {
     (sector / PAGE as u64, (sector % PAGE as u64) as usize)
 }
 
-/// Part of a page that lies in a range: its first sector, and indexes within the page.
+/// Part of a range of sectors that lies in a page: first sector of the page, and the indexes of the
+/// part within the page.
 fn part(page: u64, sectors: &Range<u64>) -> (u64, Range<usize>) {
     let first = page * PAGE as u64;
     let start = sectors.start.max(first);
