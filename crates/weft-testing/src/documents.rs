@@ -1,4 +1,5 @@
-//! User pages, and the commands that they name: each program's tests look whether it has them.
+//! User pages and the commands that they name. The tests of each program check that the program has
+//! these commands and their options.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -9,7 +10,7 @@ pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// README.md and every user page of `docs/`.
+/// README.md and every user page of `docs/`, each with its path and text.
 ///
 /// # Panics
 /// Panics if a page is missing.
@@ -34,8 +35,8 @@ pub fn pages() -> Vec<(PathBuf, String)> {
     paths.map(read).collect()
 }
 
-/// Command lines that call `program`, in the code blocks and code spans of a Markdown page: one
-/// entry for each, without comments.
+/// Command lines that call `program`, from the code blocks and code spans of a Markdown page,
+/// without comments.
 #[must_use]
 pub fn commands_named(page: &str, program: &str) -> Vec<String> {
     let begin = format!("{program} ");
@@ -62,19 +63,19 @@ pub fn commands_named(page: &str, program: &str) -> Vec<String> {
     found
 }
 
-/// The `--help` of each command of a program. Each is asked for when it is first needed.
+/// The `--help` texts of the commands of a program. A text is requested when it is first needed.
 pub struct Helps<F> {
     ask: F,
     known: BTreeMap<String, Option<String>>,
 }
 
 impl<F: FnMut(&str) -> Option<String>> Helps<F> {
-    /// `ask` returns what `PROGRAM NAME --help` prints, or `None` if there is no command `NAME`.
+    /// `ask` returns the output of `PROGRAM NAME --help`, or `None` if there is no command `NAME`.
     pub fn new(ask: F) -> Self {
         Self { ask, known: BTreeMap::new() }
     }
 
-    /// Parts of a command line that the program does not know, each as a message: the name of the
+    /// Messages about the parts of a command line that the program does not know: the name of the
     /// command, or options.
     pub fn unknown(&mut self, code: &str) -> Vec<String> {
         let mut words = code.split([' ', '|', ';']).skip(1).filter(|word| !word.is_empty());

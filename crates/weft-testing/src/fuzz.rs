@@ -1,7 +1,7 @@
-//! Damaged inputs: seed and number of cases of the tests that pass them to parsers.
+//! Damaged inputs: seed and number of cases of the tests that pass damaged inputs to parsers.
 //!
-//! Without more, these tests draw the same cases every time. `cargo xtask long fuzz` sets
-//! `WEFT_FUZZ_SEED`, another one for each round, for more cases.
+//! By default these tests draw the same cases every time. `cargo xtask long fuzz` sets
+//! `WEFT_FUZZ_SEED` to another seed for each round, which also makes the tests draw more cases.
 
 /// Number of cases of a test under `cargo xtask long fuzz`.
 const CASES_LONG: usize = 20_000;
@@ -14,7 +14,7 @@ pub fn seed() -> u64 {
     given().unwrap_or(0)
 }
 
-/// Number of cases of a test: `usual`, and more where a seed is given.
+/// Number of cases of a test: `usual` without a seed in the environment, at least 20,000 with one.
 ///
 /// # Panics
 /// Panics if the variable is not a number.

@@ -3,14 +3,14 @@
 //! A test that needs a program, a file or a system call that this machine lacks calls [`skip`] and
 //! returns. On a developer's machine the test passes and prints the reason. Under `CI=1` the test
 //! panics: a gate that silently tests less is worse than a red one. A test of xtask
-//! (`xtask/src/skips.rs`) finds skips that do not go through here. Only development dependencies
-//! use this crate, so no product contains it. [`documents`] reads the pages for users,
-//! [`fuzz`] says how many damaged inputs a test draws.
+//! (`xtask/src/skips.rs`) finds skips that do not call [`skip`]. Only development dependencies use
+//! this crate, so no product contains it. [`documents`] reads the pages for users; [`fuzz`] has the
+//! seed and the number of damaged inputs of a test.
 
 pub mod documents;
 pub mod fuzz;
 
-/// Whether a skip is a failure, which is so where the variable `CI` is `1` or `true`.
+/// Whether a skip is a failure, because the environment variable `CI` is `1` or `true`.
 pub fn in_ci() -> bool {
     std::env::var("CI").is_ok_and(|value| ci_is_on(&value))
 }
@@ -22,7 +22,7 @@ fn ci_is_on(value: &str) -> bool {
 /// Prints why the rest of a test is left out; the test then returns.
 ///
 /// # Panics
-/// Panics where [`in_ci`] is true: there a skip is a failure.
+/// Panics if [`in_ci`] is true, because a skip is then a failure.
 #[track_caller]
 pub fn skip(reason: &str) {
     if let Err(failure) = verdict(reason, in_ci()) {
