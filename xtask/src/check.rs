@@ -20,7 +20,7 @@ pub(crate) fn check() -> anyhow::Result<Report> {
     Ok(report)
 }
 
-/// `cargo xtask test [--install]`: all parts.
+/// `cargo xtask test [--install]`: all parts of the gate of CI.
 pub(crate) fn test(install: bool) -> anyhow::Result<Report> {
     let others = costs::OF_CHECK.len() + if install { 0 } else { costs::OF_INSTALL.len() };
     let mut report = Report::of(costs::table()?.len() - others);
@@ -46,9 +46,9 @@ pub(crate) fn test(install: bool) -> anyhow::Result<Report> {
         interop::start_lab(&mut report, weft)?;
     }
     report.part("tests", || tests(&ALL));
-    // Neither depends on the clock: they compute while other parts wait. The simulation also
-    // compares the golden digest of the release build, which the tests have just compared in the
-    // debug build. For weft-sim, interop/reproduce compares the two builds.
+    // Simulation and grid do not depend on the clock, so they compute while other parts wait. The
+    // simulation also compares the golden digest of the release build, which the tests have just
+    // compared in the debug build. For weft-sim, interop/reproduce compares the two builds.
     let log = |name: &str| interop::target_folder().join(format!("{name}.log"));
     report.beside("simulation", &log("simulation"), Claim::Last, |log| fresh::run_fresh(Some(log)));
     let grid = |log| interop::run_example("weft-lab", "grid", &["--few"], Some(log));
@@ -59,7 +59,7 @@ pub(crate) fn test(install: bool) -> anyhow::Result<Report> {
         report.part("demo", || {
             let mut command = Command::new(&weft);
             command.arg("demo");
-            // It takes 7 s. The measurements of `--patches` are run by interop/reproduce.
+            // The command takes 7 s. The measurements of `--patches` are run by interop/reproduce.
             run(command, Duration::from_secs(120))
         });
         report.part("instructions", || instructions::run(&weft, false));
@@ -98,7 +98,7 @@ pub(crate) fn instructions(update: bool) -> anyhow::Result<Report> {
     Ok(report)
 }
 
-/// Converts a list of findings to the end of a part, which passes if the list is empty.
+/// Converts a list of findings to the result of a part, which passes if the list is empty.
 fn none(found: anyhow::Result<Vec<String>>) -> Ending {
     match found {
         Ok(found) if found.is_empty() => Ending::Passed,

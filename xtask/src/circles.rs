@@ -1,12 +1,12 @@
-//! Circles between modules: parts of a crate that name each other, which is forbidden.
+//! Circles between modules: parts of a crate must not name each other in a circle.
 //!
-//! A part is a file or folder of a crate's top level; below a folder of [`Watched::split`] or
-//! [`Watched::apart`], each file or folder is a part. Every path that begins with `crate`, `self`,
-//! `super` or a module of the same file is read, in `use` and in code; an arrow goes from the
-//! naming part to the named part. Two parts that reach each other are in a circle. Tests do not
-//! count: they are above the code that they test.
+//! A part is a file or folder at the top level of a crate; below a folder of [`Watched::split`] or
+//! [`Watched::apart`], each file or folder is a part of its own. Every path that begins with
+//! `crate`, `self`, `super` or a module of the same file is read, in `use` and in code, and gives
+//! an arrow from the naming part to the named part. Two parts that reach each other by arrows are
+//! in a circle. Tests do not count, because they are above the code that they test.
 //!
-//! [`deps`](crate::deps) enforces the same between crates.
+//! [`deps`](crate::deps) enforces the order of whole crates.
 
 use crate::tree;
 use anyhow::Context;
@@ -21,7 +21,8 @@ struct Watched<'a> {
     of: &'a str,
     /// Folders in which each file is a part of its own.
     split: &'a [&'a str],
-    /// Folders that are split, and in which the files may not name each other at all.
+    /// Folders in which each file is a part of its own, and must not name any other file of the
+    /// folder.
     apart: &'a [&'a str],
 }
 
@@ -30,7 +31,7 @@ const WATCHED: [Watched<'static>; 2] = [
     Watched { of: "weft-runtime", split: &["io", "serve"], apart: &[] },
 ];
 
-/// Arrows between parts of a crate, each with one place in the source: `file:line`.
+/// Arrows between parts of a crate, each with one source line that names the part: `file:line`.
 #[derive(Debug, Default)]
 struct Arrows {
     files: usize,
@@ -87,7 +88,7 @@ fn tokens(source: &str) -> Vec<Token> {
     found
 }
 
-/// Every path in the tokens, with its line; a tree of `use` gives a path for each leaf.
+/// Every path in the tokens, with its line. A `use` with braces gives a path for each name.
 fn paths(tokens: &[Token]) -> Vec<(Vec<String>, usize)> {
     let mut found = Vec::new();
     let mut at = 0;
@@ -207,8 +208,8 @@ fn arrows(files: &[(String, String)], split: &[&str]) -> Arrows {
 const ROOT: &str = "the root";
 
 impl Arrows {
-    /// Arrows that are part of a circle: from the named part, other arrows lead back to the naming
-    /// part.
+    /// Arrows that are part of a circle, because other arrows lead from the named part back to the
+    /// naming part.
     fn in_circles(&self) -> BTreeMap<&(String, String), &str> {
         let mut reach: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
         for (from, to) in self.of.keys() {
@@ -233,7 +234,8 @@ impl Arrows {
         arrows.map(|(arrow, at)| (arrow, at.as_str())).collect()
     }
 
-    /// Arrows between files of folders in which no file may name another.
+    /// Messages about arrows between files of one of the folders `apart`, in which no file may name
+    /// another.
     fn aside(&self, apart: &[&str]) -> Vec<String> {
         let below = |part: &str| part.split_once('/').is_some_and(|(of, _)| apart.contains(&of));
         let arrows = self.of.iter().filter(|((from, to), _)| below(from) && below(to));
@@ -270,7 +272,8 @@ fn sources(source: &str) -> anyhow::Result<Vec<(String, String)>> {
     Ok(found)
 }
 
-/// Arrows in circles, over all crates. Prints how much was read.
+/// Messages about the arrows in circles of all crates. Prints the number of files and arrows that
+/// were read.
 pub(crate) fn found() -> anyhow::Result<Vec<String>> {
     let mut wrong = Vec::new();
     let crates = tree::crates()?;
@@ -411,7 +414,7 @@ mod tests {
             aside,
             ["command/one.rs:1: command/one → command/two, expected a module below both"]
         );
-        // If folders are parts as a whole, the reference is no arrow.
+        // A reference within a folder that is one part gives no arrow.
         assert_eq!(shown(&of(&files, &[])), [""; 0]);
     }
 }

@@ -2,16 +2,16 @@
 //!
 //! `Source md-raid.md §6.6 and §6.7` in a comment names headings of `spec/md-raid.md`;
 //! `reliability.md I4 to I6`, or "(F21)" alone, names rows of its tables. A page may be cited
-//! without a section; it is searched in `spec/`, `docs/`, `experiments/` and at the root. Comments
-//! of Rust files are read, and scripts, tables of settings and documents as a whole. In a page of
-//! `spec/`, a section without a page belongs to that page.
+//! without a section; pages are searched in `spec/`, `docs/`, `experiments/` and at the root. Of
+//! Rust files the comments are read; scripts, tables of settings and documents are read as a whole.
+//! In a page of `spec/`, a section without a page belongs to that page.
 
 use crate::statements::sentences;
 use crate::tree::{files, root, shown};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-/// Pages that are cited and are not in one of [`SHELVES`]: NBD's protocol, and a page beside the
+/// Cited pages that are in none of the [`SHELVES`]: NBD's protocol, and a page that lies beside the
 /// data that it describes.
 const ELSEWHERE: [&str; 2] = ["proto.md", "bfq-orders.md"];
 
@@ -74,8 +74,8 @@ fn sections(word: &str) -> Vec<String> {
     named.flat_map(|named| named.split(['-', '–', '/'])).filter_map(number).collect()
 }
 
-/// Statement that a word names by a letter and a number: of schedulers (B, D, K, M, X) or of
-/// reliability (F, I, P).
+/// Statement that a word names by a letter and a number: a statement on schedulers (B, D, K, M, X)
+/// or on reliability (F, I, P).
 fn lettered(word: &str) -> Option<String> {
     let word = word.trim_matches(|letter: char| !letter.is_ascii_alphanumeric());
     let numbered = word.strip_prefix(['B', 'D', 'F', 'I', 'K', 'M', 'P', 'X'])?;
@@ -177,8 +177,8 @@ fn broken(path: &Path, citations: &[Citation], pages: &Pages) -> Vec<String> {
     found
 }
 
-/// Whether a file is read: Rust, scripts, settings and documents. The changelog is not, because it
-/// names what existed once.
+/// Whether a file is read: Rust, scripts, settings and documents. The changelog is not read,
+/// because it names things that no longer exist.
 pub(crate) fn is_read(path: &Path) -> bool {
     let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     let is_script = || std::fs::read(path).is_ok_and(|bytes| bytes.starts_with(b"#!"));
@@ -239,7 +239,7 @@ fn read() -> anyhow::Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// Every citation that names something that does not exist, as `file: …`.
+/// Every citation of a page, section or statement that does not exist, as `file: …`.
 pub(crate) fn found() -> anyhow::Result<Vec<String>> {
     let pages = pages()?;
     let (mut found, mut count_by_kind) = (Vec::new(), BTreeMap::new());
@@ -336,7 +336,8 @@ mod tests {
         assert_eq!(broken_in("docs/a.md", "another paper, §6.9").len(), 0);
     }
 
-    /// Beginning of a further line: of a comment in a Rust file, of prose in other files.
+    /// Text that begins a further line: a new line of prose in documents, of a comment in other
+    /// files.
     fn next_line(name: &str) -> &str {
         if name.ends_with(".md") { "\n" } else { "\n# " }
     }

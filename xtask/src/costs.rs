@@ -14,7 +14,7 @@ pub(crate) struct Cost {
 /// Header of the table in CONTRIBUTING.md.
 const HEAD: &str = "| part | s | finds |";
 
-/// Parts of `test --install` that `test` alone does not have.
+/// Parts of `test --install` that `test` without the option does not have.
 pub(crate) const OF_INSTALL: [&str; 2] = ["Debian packages", "kernel lab: build"];
 
 /// Parts of `check` that have another name in `test`.
@@ -46,8 +46,8 @@ fn parse(text: &str) -> anyhow::Result<Vec<Cost>> {
         .collect()
 }
 
-/// Text with the expected duration of all parts except `left_out`, and the longest parts. Suites
-/// count half, because two run at a time.
+/// Text with the expected duration of all parts except `left_out`, and with the longest parts.
+/// Suites count half, because two run at a time.
 pub(crate) fn expected(table: &[Cost], left_out: &[String]) -> String {
     let mut run: Vec<&Cost> = table.iter().filter(|cost| !left_out.contains(&cost.part)).collect();
     let halved = |cost: &Cost| if cost.part.starts_with("interop ") { 1 } else { 2 };
@@ -73,8 +73,8 @@ impl Cost {
         }
     }
 
-    /// Sentence for a part that took more than one and a half times as long as usual, and at least
-    /// a minute longer; `None` for others.
+    /// Warning about a part that took more than one and a half times as long as usual, and over a
+    /// minute longer; `None` for other parts.
     pub(crate) fn exceeded_by(&self, took: Duration) -> Option<String> {
         let (took, usual) = (took.as_secs(), self.seconds);
         (2 * took > 3 * usual && took > usual + 60).then(|| {

@@ -1,9 +1,10 @@
 //! Licences, bans and sources of every crate that is built, as `deny.toml` has them.
 //!
-//! `cargo deny check licenses bans sources` reads the same file; this module is the gate, on every
-//! machine. cargo-deny itself is not part of `check`: a part that runs only where it is installed
-//! proves nothing about CI, and building it takes three to five minutes on two cores. Run by hand,
-//! it finds one thing more: licence files that differ from a manifest.
+//! `cargo deny check licenses bans sources` reads the same file. This module is the gate, because
+//! it runs on every machine. cargo-deny itself is not part of `check`: a part that runs only on
+//! machines with cargo-deny proves nothing about CI, and building cargo-deny takes three to five
+//! minutes on two cores. Run by hand, cargo-deny also finds licence files that differ from a
+//! manifest.
 
 use anyhow::Context;
 use serde_json::Value;

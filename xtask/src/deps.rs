@@ -1,13 +1,14 @@
 //! Order of the crates: dependencies point downwards only.
 //!
-//! [`ALLOWED`] is the drawing of ARCHITECTURE.md as a table. A new edge changes both, in a commit
-//! of its own. Development dependencies obey the order as well: a test belongs above the code that
-//! it tests.
+//! [`ALLOWED`] has the same edges as the drawing in ARCHITECTURE.md. A commit that adds an edge
+//! changes both, and nothing else. Development dependencies obey the order as well, because a test
+//! belongs above the code that it tests.
 
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// Each crate with the crates of this workspace that it may name; all without the prefix `weft-`.
+/// Each crate with the crates of this workspace that it may name, the latter without the prefix
+/// `weft-`.
 const ALLOWED: &[(&str, &str)] = &[
     ("weft-bench", "engine export lab nbd ondisk parity runtime sim terminal testing units"),
     (
@@ -15,7 +16,7 @@ const ALLOWED: &[(&str, &str)] = &[
         "engine export files fuse lab nbd ondisk parity runtime sim terminal testing units",
     ),
     ("weft-compute", "engine parity units"),
-    // No crate may name it: no product contains the crash simulator.
+    // No crate may name weft-crash, because no product contains the crash simulator.
     ("weft-crash", "compute engine ondisk parity sim units"),
     ("weft-engine", "ondisk units"),
     ("weft-export", "engine nbd ondisk runtime testing units"),
@@ -28,7 +29,8 @@ const ALLOWED: &[(&str, &str)] = &[
     ("weft-runtime", "compute engine nbd ondisk parity testing units"),
     ("weft-sim", "engine ondisk testing units"),
     ("weft-terminal", ""),
-    // Development only, as `products_are_without_test_code_and_a_planted_one_is_found` checks.
+    // weft-testing is for development only, as
+    // `products_are_without_test_code_and_a_planted_one_is_found` checks.
     ("weft-testing", ""),
     ("weft-units", ""),
     ("xtask", "testing units"),
@@ -131,8 +133,7 @@ mod tests {
         assert_eq!(products_with_test_code(&planted).len(), count - 1, "all but xtask");
     }
 
-    /// Files of weft-export that must not name a protocol: a further protocol will use them as
-    /// well.
+    /// Files of weft-export that must not name a protocol, because every protocol is to use them.
     const WITHOUT_PROTOCOL: [&str; 6] = [
         "allocation.rs",
         "connection_limit.rs",

@@ -1,9 +1,9 @@
 //! Samples of documentation: docs of each crate, drawn by a seed, for a fresh reader.
 //!
-//! A doc is good if an engineer who knows md and the block layer, and not weft, understands it at
-//! first reading with no more than the item below it. No check can tell; a reader of a sample can.
-//! The seed is the count of commits by default, so that each commit has a sample of its own and
-//! anybody can draw it again.
+//! A doc is good if an engineer with knowledge of md and the block layer, but not of weft,
+//! understands it at first reading, from the doc and the item below it alone. No automatic check
+//! can judge this, but a reader of a sample can. The seed is the count of commits by default, so
+//! that each commit has a sample of its own, which can be drawn again.
 
 use crate::lines::printed;
 use crate::tree::{crates, rust_files, shown};

@@ -2,11 +2,11 @@
 //!
 //! The seeds follow from the number of commits, so the same command gives the same result before a
 //! submission and in CI, and the next commit uses other seeds. A shallow clone does not know the
-//! full number and is refused. A failing script is shrunk and written to `target/fresh`: its text
-//! goes into `crates/weft-crash/scripts/`, and a fix removes the failure from `open` there. Up to
-//! one in 1,000 scripts may fail, because such a failure need not come from the change, which has
-//! other seeds than the commit before it; none may break a promise about data. What was simulated
-//! is counted, with a floor for each kind of event.
+//! full number and is refused. A failing script is shrunk and written to `target/fresh`; its text
+//! is to be stored in `crates/weft-crash/scripts/`, and the fix of the failure moves it out of
+//! `open` there. Up to one in 1,000 scripts may fail, because so rare a failure need not come from
+//! the last change: the commit before it was tested with other seeds. No failure may break a
+//! promise about data. Simulated events are counted, with a floor for each kind.
 
 use crate::interop::run_example;
 use crate::lines::printed;
@@ -14,18 +14,18 @@ use crate::part::Ending;
 use anyhow::{Context, ensure};
 use std::fs::File;
 
-/// First fresh seed, beyond the seeds of tests, of the gate and of the ledger.
+/// First fresh seed, larger than all seeds of tests, of the gate and of the ledger.
 const FIRST: u64 = 1_000_000_000;
 
 /// Number of seeds reserved for a commit.
 const STRIDE: u64 = 1_000;
 
-/// Number of seeds of each profile in a run; other kinds of work have a twenty-fifth as many.
-/// All together take some nine minutes of a CPU.
+/// Number of seeds of each profile in a run; other kinds of work have a twenty-fifth as many. A run
+/// takes about nine minutes of CPU time.
 const EACH: u64 = 450;
 
-/// Runs `cargo xtask fresh`, which is also a part of `test`. Its output goes to the file `log`, or
-/// to the terminal without one.
+/// Runs the simulation of `cargo xtask fresh`, which is also a part of `test`. The output goes to
+/// the file `log`, or to the terminal if `log` is `None`.
 pub(crate) fn run_fresh(log: Option<File>) -> Ending {
     let first = match first() {
         Ok(first) => first.to_string(),

@@ -1,12 +1,13 @@
 //! Instruction counts of operations, compared with the committed ones.
 //!
-//! `weft-bench repeat` repeats one piece of work, and the example `repeat` of weft-crash another;
-//! callgrind counts the instructions of their `measured_part`. The counts do not depend on the
-//! machine's load, and hardly on the machine: two runs of one binary give the same number. They
-//! depend on the compiler, which the committed file therefore names: counts of another compiler are
-//! not compared. `benches/rust-toolchain.toml` pins the compiler for `cargo` in that folder only,
-//! because rustup uses the nearest such file: weft can be built by any Rust that its manifest
-//! admits, and a machine with the right compiler under another name (`stable`) downloads nothing.
+//! `weft-bench repeat` and the example `repeat` of weft-crash repeat an operation, and callgrind
+//! counts the instructions of their `measured_part`. The counts do not depend on the machine's
+//! load, and hardly on the machine: two runs of one binary give the same number. They do depend on
+//! the compiler. The committed file therefore names its compiler, and counts of another compiler
+//! are not compared. `benches/rust-toolchain.toml` pins the compiler only for `cargo` in that
+//! folder, because rustup uses the nearest such file. Elsewhere weft can be built by any Rust that
+//! its manifest admits, and a machine with the right compiler under another name (`stable`)
+//! downloads nothing.
 
 use crate::interop::build_example;
 use crate::part::{Ending, has};
@@ -60,7 +61,8 @@ const CASES: &[(&str, u64)] = &[
 /// as sweeps are.
 const SIMULATED: (&str, u64) = ("sim-random-write-tags", 3_000);
 
-/// Largest accepted change of a count in percent. A larger one is a failure, unless it is recorded.
+/// Largest accepted change of a count, in percent. A larger change fails the part, unless the new
+/// count is committed.
 const PERCENT_MAX: u64 = 3;
 
 /// Compares the counts of the `weft-bench` beside `weft` with the committed file; `update` writes
@@ -109,7 +111,7 @@ fn compare(bench: &Path, update: bool) -> anyhow::Result<Ending> {
     if let Some(problem) = verdict {
         return Ok(Ending::Failed(problem));
     }
-    // A comparison without findings must prove that it would detect a planted slow-down.
+    // A comparison without findings must show that it detects a planted slow-down.
     let (case, times) = ("parity-xor-avx2", 5_000);
     let slower = BTreeMap::from([(case.to_owned(), count(bench, case, times, 5)?)]);
     let committed = old.get(case).map(|it| BTreeMap::from([(case.to_owned(), *it)]));
@@ -121,7 +123,7 @@ fn compare(bench: &Path, update: bool) -> anyhow::Result<Ending> {
     Ok(Ending::Passed)
 }
 
-/// Compiler that the committed file names.
+/// Compiler that the text of a committed file names; `?` if it names none.
 fn recorded_by(text: &str) -> &str {
     text.lines().find_map(|line| line.strip_prefix("# by ")).unwrap_or("?")
 }
@@ -130,15 +132,15 @@ fn file() -> PathBuf {
     tree::root().join("benches/instructions.toml")
 }
 
-/// Counts instructions for each of `times` operations of a case. With `extra`, each operation does
-/// so many percent more work than it should; this tests that a regression is found.
+/// Counts the instructions per operation over `times` operations of a case. Each operation does
+/// `extra` percent of additional work, which tests that a regression is found.
 fn count(bench: &Path, case: &str, times: u64, extra: u64) -> anyhow::Result<u64> {
     let (count, extra) = (times.to_string(), extra.to_string());
     let mut command = Command::new(bench);
     counted(command.args(["repeat", case, &count, "--extra", &extra]), case, times)
 }
 
-/// Runs a command under callgrind, and returns the instructions for each of its `times` operations.
+/// Runs a command with `times` operations under callgrind. Returns the instructions per operation.
 fn counted(command: &Command, case: &str, times: u64) -> anyhow::Result<u64> {
     let output = Command::new(PROGRAM)
         .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])
@@ -159,8 +161,8 @@ fn counted(command: &Command, case: &str, times: u64) -> anyhow::Result<u64> {
     Ok(total / times)
 }
 
-/// Compares two sets of counts. Returns a table as text, and the text of the failure, if there is
-/// one.
+/// Compares two sets of counts. Returns a table as text, and the text of the failure; `None` if
+/// there is no failure.
 fn judge(old: &BTreeMap<String, u64>, new: &BTreeMap<String, u64>) -> (String, Option<String>) {
     let mut table = format!("{:28} {:>9} {:>9} {:>8}\n", "instructions of", "committed", "now", "");
     let (mut worse, mut better) = (Vec::new(), Vec::new());

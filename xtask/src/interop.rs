@@ -46,9 +46,9 @@ fn suites() -> anyhow::Result<Vec<Suite>> {
     Ok(suites)
 }
 
-/// Programs with which tests of weft-lab and weft-sim compare results, by which those of `weft
-/// mount` mount without root, and which make file systems for those of weft-files and weft-cli; the
-/// tests are skipped without them. What those of `weft image` need, suites need too.
+/// Programs that tests need, besides those that suites need too. Tests of weft-lab and weft-sim
+/// compare results with them, tests of `weft mount` mount without root, and tests of weft-files and
+/// weft-cli make file systems. A test is skipped if its program is missing.
 const OF_TESTS: [&str; 7] =
     ["blkparse", "dbench", "fio", "fusermount3", "mkfs.btrfs", "mkfs.xfs", "mkswap"];
 
@@ -95,11 +95,11 @@ pub(crate) fn run_example(package: &str, name: &str, words: &[&str], log: Option
     run_into(log, command, EXAMPLE_LIMIT)
 }
 
-/// Limit of building an example, and of running it: on one of CI's slow machines, with what other
-/// parts leave.
+/// Time limit of building an example, and of running it, for CI's slow machines and with only the
+/// CPU time that other parts leave.
 const EXAMPLE_LIMIT: Duration = Duration::from_secs(3600);
 
-/// Runs a command. Its output goes to the file `log`, or to the terminal without one.
+/// Runs a command. Its output goes to the file `log`, or to the terminal if `log` is `None`.
 fn run_into(log: Option<File>, mut command: Command, limit: Duration) -> Ending {
     if let Some(log) = log {
         match log.try_clone() {
@@ -155,8 +155,8 @@ pub(crate) fn names() -> anyhow::Result<Vec<String>> {
     Ok(suites()?.into_iter().map(|suite| suite.name).collect())
 }
 
-/// Parts that are in the table of costs and that `test` does not run here, or does not wait for:
-/// parts of other tasks, the lab, which runs beside the tests, and suites with missing programs.
+/// Parts in the table of costs that do not add to the duration of `test` here: parts of other
+/// tasks, the lab, which runs beside the tests, and suites with missing programs.
 pub(crate) fn left_out(install: bool) -> anyhow::Result<Vec<String>> {
     let mut left_out: Vec<String> = costs::OF_CHECK.map(str::to_owned).into();
     if !install {
@@ -180,9 +180,9 @@ pub(crate) fn start_lab(report: &mut Report, weft: &Path) -> anyhow::Result<()> 
     Ok(())
 }
 
-/// Runs the named suites, or all except the kernel lab: two at a time, first the suites that are
-/// not timed, then the timed ones, beside which nothing runs but what computes in the time that
-/// they leave. Returns whether all passed.
+/// Runs the named suites, or all except the kernel lab, two at a time: first the suites that are
+/// not timed, then the timed ones. Beside timed suites, only parts run that compute in the CPU time
+/// left over ([`Claim::Last`]). Returns whether all passed.
 pub(crate) fn run_suites(report: &mut Report, weft: &Path, names: &[&str]) -> anyhow::Result<bool> {
     let suites = suites()?;
     for name in names {

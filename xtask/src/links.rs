@@ -1,14 +1,14 @@
 //! Links and paths of documents: every target that a Markdown file names must exist.
 //!
-//! Links within the project are checked, including the heading after `#`, and so are paths in code
-//! that begin with a folder of the project. Addresses on the network are not.
+//! Links within the project are checked, including the heading after `#`, as are paths in code that
+//! begin with a folder of the project. Addresses on the network are not checked.
 
 use crate::tree::{root, shown};
 use anyhow::Context;
 use std::path::{Path, PathBuf};
 
-/// Documents that are read: those of the root, of `docs/`, `interop/`, `experiments/` and `spec/`.
-/// The changelog is not, because it names what existed once.
+/// Documents that are read: those of the root, of `docs/`, `interop/`, `experiments/`, `packaging/`
+/// and `spec/`. The changelog is not read, because it names things that no longer exist.
 pub(crate) fn documents() -> anyhow::Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     for folder in ["", "docs", "interop", "experiments", "packaging", "spec"] {
@@ -56,7 +56,7 @@ fn paths(text: &str) -> Vec<&str> {
     paths.filter(is_plain).collect()
 }
 
-/// Anchor by which links name a heading.
+/// Anchor of a heading, as links name it after `#`.
 fn anchor(heading: &str) -> String {
     let kept = heading.trim_start_matches('#').trim().to_lowercase();
     let kept = kept.chars().filter(|c| c.is_alphanumeric() || [' ', '-', '_'].contains(c));

@@ -1,14 +1,15 @@
 //! Task `long`: tests too long for CI, an hour at a time, and the age of their last run.
 //!
-//! Each run of a part is a line of a ledger: `sweep` and `mutants` have ledgers of their own,
-//! rounds of other parts go into `xtask/long.jsonl`. The age of a line is the number of commits
-//! since the one that added it to its ledger; CI fails if a part's last line is older than
-//! [`AGE_MAX`] commits. The commit that a line names may have been amended since, with the line.
+//! Each run of a part is recorded as a line of a ledger: `sweep` and `mutants` have ledgers of
+//! their own, and rounds of other parts are recorded in `xtask/long.jsonl`. The age of a line is
+//! the number of commits since the commit that added the line to its ledger; CI fails if a part's
+//! last line is older than [`AGE_MAX`] commits. The commit that a line names does not give its age,
+//! because it may have been amended to include the line.
 //!
 //! Parsers of external data (superblocks, partition tables, LVM, file systems, maps of ddrescue,
 //! the NBD protocol) are tested on damaged bytes by tests with a fixed seed; the part `fuzz` runs
-//! these tests with other seeds, beginning at the number of commits (`WEFT_FUZZ_SEED`), and with
-//! more cases.
+//! these tests with more cases and with other seeds (`WEFT_FUZZ_SEED`), which begin at a multiple
+//! of the number of commits.
 
 use crate::lines::{commit, count, date, printed, text, texts};
 use crate::part::{Ending, Report, cargo, run};
@@ -139,7 +140,7 @@ const FUZZ: [(&str, &str); 6] = [
     ("weft-runtime", "mutations"),
 ];
 
-/// Number of damaged inputs that one test makes in one round, as the tests define it.
+/// Number of damaged inputs that a test makes in one round, equal to the number in the tests.
 const FUZZ_EACH: u64 = 20_000;
 
 /// Runs rounds of the tests of parsers, each with the next seed.
@@ -160,8 +161,8 @@ fn fuzz(part: &Part, begin: Duration, report: &mut Report) -> anyhow::Result<()>
 /// Time limit of a round; the first round includes the build.
 const FUZZ_MAX: Duration = Duration::from_secs(1800);
 
-/// Repeats `round` until the time is over or a round fails, then adds `line` to the ledger,
-/// completed with the number of rounds and the result.
+/// Repeats `round` until the time is over or a round fails. Then completes `line` with the number
+/// of rounds and the result, and adds it to the ledger.
 fn rounds(
     part: &Part,
     begin: Duration,
@@ -195,8 +196,8 @@ fn count_of_commits(range: &str) -> anyhow::Result<u64> {
     count.trim().parse().with_context(|| format!("git rev-list --count {range}: found {count:?}"))
 }
 
-/// Report about the age of each part's last run, with the command for parts that are too old, and
-/// the number of these.
+/// Text with the age of each part's last run, and with the command for each part that ran too long
+/// ago. Also returns the number of such parts.
 fn ages() -> anyhow::Result<(String, usize)> {
     let (mut all, mut old) = (String::new(), 0);
     for part in &PARTS {
@@ -209,7 +210,7 @@ fn ages() -> anyhow::Result<(String, usize)> {
     Ok((all, old))
 }
 
-/// Number of commits since the one that added the last line with `commit` to a ledger; 0 if the
+/// Number of commits since the commit that added the last line with `commit` to a ledger; 0 if the
 /// line is not committed yet.
 fn age(ledger: &str, commit: &str) -> anyhow::Result<u64> {
     let added = printed("git", &["log", "-1", "--format=%H", "-S", commit, "--", ledger])?;
@@ -233,7 +234,8 @@ fn line_of(part: &Part, age: Option<u64>) -> String {
     format!("cargo xtask long {name:<8} {what}; {last}\n")
 }
 
-/// Commit that the last line of a part's ledger with a run that passed names; `None` without one.
+/// Commit in the last line of a part's ledger that records a passed run; `None` if there is no such
+/// line.
 fn last_commit(part: &Part, ledger: &str) -> anyhow::Result<Option<String>> {
     let mut last = None;
     for (line, number) in ledger.lines().zip(1..) {
@@ -246,8 +248,9 @@ fn last_commit(part: &Part, ledger: &str) -> anyhow::Result<Option<String>> {
     Ok(last)
 }
 
-/// Whether a line of a part's ledger records a run of that part that passed. A repetition of
-/// survivors tries no shard, and survivors of a shard are judged by their own ledger.
+/// Whether a line of a part's ledger records a passed run of this part. Of mutants, the run of a
+/// shard passes in any case, because its ledger judges survivors; a repetition of survivors is not
+/// the run of a shard.
 fn passed(part: &Part, line: &Value) -> anyhow::Result<bool> {
     Ok(match part.work {
         Work::Hand => {
@@ -263,8 +266,8 @@ fn passed(part: &Part, line: &Value) -> anyhow::Result<bool> {
     })
 }
 
-/// Part of `test` that fails if a part of `long` was run too long ago, or if a ledger cannot be
-/// read.
+/// Part of `test` that fails if a part of `long` was last run too long ago, or if a ledger cannot
+/// be read.
 pub(crate) fn look_at_ages() -> Ending {
     match ages() {
         Ok((text, old)) => {

@@ -1,4 +1,4 @@
-//! Map of the source files: the first sentence of each, which describes its content.
+//! Map of the source files: the first sentence of each file, which describes its content.
 //!
 //! `cargo xtask map` prints the sentences, by crate; `check` fails if a file begins without one.
 

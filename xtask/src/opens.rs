@@ -1,7 +1,7 @@
-//! Opening of devices: only `devices/` of weft-runtime opens what may be one.
+//! Opening of devices: only `devices/` of weft-runtime opens paths that may be devices.
 //!
-//! Every other line of product code that opens a file by its path is in a file of [`ALLOWED`], with
-//! the reason why that path is no device. Tests do not count.
+//! Every other line of product code that opens a file by its path must be in a file of [`ALLOWED`],
+//! which tells the kind of file that is opened instead. Tests do not count.
 
 use crate::tree;
 
@@ -39,8 +39,8 @@ const ALLOWED: &[(&str, &str)] = &[
     ("weft-terminal/src/terminal.rs", "/proc"),
 ];
 
-/// Calls that open a path. `OpenOptions::new()` is the one of std; that of the runtime has an
-/// argument.
+/// Calls that open a path. `OpenOptions::new()` without an argument is the type of std; that of the
+/// runtime has an argument.
 const CALLS: &[&str] = &[
     "File::create",
     "File::open",
@@ -89,8 +89,8 @@ mod tests {
         found
     }
 
-    /// Calls in files that are not in [`ALLOWED`], and entries of it with files that open nothing
-    /// any more.
+    /// Messages about calls in files that are not in [`ALLOWED`], and about entries of [`ALLOWED`]
+    /// for files that no longer open anything.
     fn wrong(files: &[(String, String)]) -> Vec<String> {
         let mut wrong = Vec::new();
         let mut used = BTreeSet::new();

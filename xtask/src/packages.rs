@@ -89,14 +89,14 @@ pub(crate) fn apt_line(packages: &[&str]) -> String {
     format!("apt-get install --no-install-recommends {}", packages.join(" "))
 }
 
-/// Installs the packages of `missing` until it names none: one package may remove another, as
-/// bookworm's qemu-system-x86 removes qemu-utils from the backports. Waits for another apt that is
-/// running.
+/// Installs the packages that `missing` returns, until it returns none: the installation of one
+/// package may remove another, as bookworm's qemu-system-x86 removes qemu-utils from the backports.
+/// Waits while another apt is running.
 pub(crate) fn install(missing: impl Fn() -> Vec<&'static str>) -> Ending {
     let apt = |words: &[&str]| {
         let mut command = Command::new("apt-get");
         command.args(["-q", "-o", "DPkg::Lock::Timeout=300", "-o", "Acquire::Retries=3"]);
-        // Minimal images of Debian leave out what packages have in /usr/share/doc.
+        // Minimal images of Debian do not install the files of packages below /usr/share/doc.
         command.args(["-o", "DPkg::Options::=--path-include=/usr/share/doc/fio/*"]);
         command.args(words).env("DEBIAN_FRONTEND", "noninteractive");
         command.stdout(std::process::Stdio::null());

@@ -4,9 +4,9 @@
 //! gate that silently tests less is worse than a red one. Parts after a failed part still run,
 //! unless they need it.
 //!
-//! A part may run beside those that follow: one that measures by a clock gets the processors before
-//! them, one that only computes what they leave. Parts that mostly wait may run side by side. The
-//! output of each is printed when it ends.
+//! A part may run beside the parts that follow. A part that measures by a clock has priority on the
+//! CPUs over them; a part that only computes gets the CPU time that they leave. Parts that mostly
+//! wait may run side by side. The output of each part is printed when the part ends.
 
 use crate::costs;
 use std::fs::File;
@@ -34,7 +34,8 @@ pub(crate) struct Report {
     /// Names of failed parts, each with the last lines of its output.
     tails: Vec<(String, String)>,
     beside: Vec<Beside>,
-    /// Names of parts with the last claim, which last as long as the others.
+    /// Names of parts with [`Claim::Last`]. Their duration is not judged, because it depends on the
+    /// other parts.
     last: Vec<String>,
     started: usize,
     /// Number of parts that the task has; 0 if the task does not know it.
@@ -52,12 +53,13 @@ struct Beside {
     claim: Claim,
 }
 
-/// Claim of a part to the processors, before those that it runs beside.
+/// Claim of a part to the CPUs, relative to the parts beside which it runs.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Claim {
-    /// Claim of a part that measures by a clock: the following parts get what it leaves.
+    /// Claim of a part that measures by a clock: the following parts get the CPU time that it
+    /// leaves.
     First,
-    /// Claim of a part that only computes: it gets what the following parts leave.
+    /// Claim of a part that only computes: it gets the CPU time that the following parts leave.
     Last,
 }
 
@@ -84,7 +86,7 @@ impl Report {
         Self { parts, tails, beside, last, started: 0, of: count, costs, start: Instant::now() }
     }
 
-    /// Prints the name of the part that begins, and its usual duration.
+    /// Prints the name of the part that begins, its number, and its usual duration.
     fn begin(&mut self, name: &str, how: &str) {
         self.started += 1;
         let number = match self.of {
@@ -106,7 +108,7 @@ impl Report {
         passed
     }
 
-    /// Starts a part that runs beside those that follow; its output goes to `log`.
+    /// Starts a part that runs beside the following parts; its output goes to `log`.
     pub(crate) fn beside<W>(&mut self, name: &str, log: &Path, claim: Claim, work: W)
     where
         W: FnOnce(File) -> Ending + Send + 'static,
@@ -185,13 +187,12 @@ impl Report {
         self.parts.iter().any(|(_, ending, _)| matches!(ending, Ending::Skipped(_)))
     }
 
-    /// Waits until no other part runs beside the next one, but those that get what it leaves.
+    /// Waits until only parts with [`Claim::Last`] are left to run beside the next part.
     pub(crate) fn alone(&mut self) {
         self.gather(|it| it.claim == Claim::First);
     }
 
-    /// Waits for those parts that run beside others and for which `which` holds, and prints their
-    /// output.
+    /// Waits for the parts beside others for which `which` is true, and prints their output.
     fn gather(&mut self, which: impl Fn(&Beside) -> bool) {
         let (taken, left) = std::mem::take(&mut self.beside).into_iter().partition(which);
         self.beside = left;
@@ -291,7 +292,7 @@ impl Report {
         if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
     }
 
-    /// Sentence about a part that took much longer than usual; `None` for others.
+    /// Warning about a part that took much longer than usual; `None` for other parts.
     fn slow(&self, name: &str, took: Duration) -> Option<String> {
         let cost = self.costs.iter().find(|cost| cost.part == name)?;
         cost.exceeded_by(took).filter(|_| !self.last.iter().any(|last| last == name))
@@ -301,9 +302,10 @@ impl Report {
 /// Number of lines of a failed part's output that the end of a report repeats.
 const TAIL: usize = 20;
 
-/// Changes how this thread is scheduled, and the programs that it starts, by a program that is told
-/// the thread's number last. To lower the niceness again requires privileges: without them later
-/// parts keep it, and get as little as a part with the last claim.
+/// Changes the scheduling of this thread and of the programs that it starts, with the command
+/// `words`, to which the thread's number is appended. Lowering the niceness again requires
+/// privileges: without them later parts keep it, and get as little CPU time as a part with
+/// [`Claim::Last`].
 fn change(words: &[&str]) {
     let thread = std::fs::read_link("/proc/thread-self").unwrap_or_default();
     let number = thread.file_name().unwrap_or_default();
@@ -335,8 +337,8 @@ pub(crate) fn cargo(arguments: &[&str]) -> Command {
 
 /// Runs a command, and kills it after `limit`.
 ///
-/// In CI the command gets a process group of its own, so all of its processes are killed with it;
-/// at a terminal it stays in ours, so Ctrl-C reaches it.
+/// In CI the command gets a process group of its own, so that all of its processes are killed with
+/// it. At a terminal it stays in the process group of xtask, so that Ctrl-C reaches it.
 pub(crate) fn run(mut command: Command, limit: Duration) -> Ending {
     use std::os::unix::process::CommandExt;
     let line = format!("{:?}", command.get_program());
@@ -381,7 +383,7 @@ mod tests {
     fn parts_side_by_side_meet_and_each_is_counted() {
         let folder = crate::interop::target_folder().join("tmp");
         std::fs::create_dir_all(&folder).unwrap();
-        // Each of the two jobs waits for the other: in sequence they would not end.
+        // Each of the two jobs waits for the other, so one after the other they would never end.
         let meeting = std::sync::Arc::new(std::sync::Barrier::new(2));
         let job = |name: &str, fails: bool| {
             let meeting = meeting.clone();

@@ -1,7 +1,7 @@
 //! The product `weft`: limits on its dependencies and on the size of its release binary.
 //!
-//! The benchmarks with their peers are a program of their own. A dependency that brings them back,
-//! or a profile that keeps the symbols, is found here.
+//! The benchmarks with their peers are a separate program. The checks find a dependency that brings
+//! the benchmarks back into `weft`, and a profile that keeps the symbols.
 
 use crate::part::Ending;
 use anyhow::{Context, ensure};
@@ -9,7 +9,8 @@ use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-/// Largest release binary, in bytes. With symbols and line tables it has some 80 MB.
+/// Largest permitted size of the release binary, in bytes. With symbols and line tables the binary
+/// has some 80 MB.
 const BYTES_MAX: u64 = 15_000_000;
 
 /// Part `size of weft` of the task `test`.
@@ -22,7 +23,7 @@ pub(crate) fn size(weft: &Path) -> Ending {
     too_large(bytes).map_or(Ending::Passed, Ending::Failed)
 }
 
-/// Text about a binary that is too large; `None` for a smaller one.
+/// Message about a binary of more than [`BYTES_MAX`] bytes; `None` for a smaller one.
 fn too_large(bytes: u64) -> Option<String> {
     (bytes > BYTES_MAX).then(|| {
         format!(
@@ -32,7 +33,7 @@ fn too_large(bytes: u64) -> Option<String> {
     })
 }
 
-/// Output of `cargo metadata` with the packages that each package is built of on x86-64.
+/// Output of `cargo metadata` with the resolved dependencies of each package on x86-64.
 pub(crate) fn resolved() -> anyhow::Result<Value> {
     let arguments = ["metadata", "--format-version", "1", "--offline", "--filter-platform"];
     let mut command = crate::part::cargo(&arguments);
@@ -41,7 +42,7 @@ pub(crate) fn resolved() -> anyhow::Result<Value> {
     Ok(serde_json::from_slice(&output.stdout)?)
 }
 
-/// Whether a dependency in that output is more than a development dependency.
+/// Whether a dependency in the output of [`resolved`] is more than a development dependency.
 pub(crate) fn is_built(to: &Value) -> bool {
     to["dep_kinds"].as_array().is_some_and(|kinds| kinds.iter().any(|kind| kind["kind"] != "dev"))
 }

@@ -1,7 +1,7 @@
 //! Purity of the engine: words that it must not contain, because they depend on the machine.
 //!
 //! This check complements `crates/weft-engine/clippy.toml`, which checks types instead of words.
-//! Both are used because one line can disable either.
+//! Both checks are used because a single line can disable either of them.
 
 use crate::tree;
 
@@ -24,7 +24,8 @@ const WORDS: &[&str] = &[
     "unsafe ",
 ];
 
-/// Path of the generator in `weft-units`: tests of the engine may use it, the engine may not.
+/// Path of the random generator of `weft-units`, which tests of the engine may use but the engine
+/// must not.
 const RNG: &str = "rng::";
 
 /// Lines of a source text with a word that it must not contain: (1-based line number, word).

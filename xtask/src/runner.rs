@@ -1,9 +1,10 @@
-//! Tests with a time limit for each: with nextest if it is installed, and without it.
+//! Test runner with a time limit for each test: nextest, or a replacement where nextest is not
+//! installed.
 //!
-//! `cargo test` has no limit for a single test, so a hanging test uses up the time of all others
-//! and is not named. Without nextest, each test therefore runs in a process of its own here as
-//! well, as many at a time as there are CPUs, and a test that exceeds [`LIMIT`] is killed and
-//! fails. Building nextest would take longer than the tests, and needs a network.
+//! `cargo test` has no time limit for a single test, so a hanging test uses up the time of all
+//! others and is not named. The replacement runs each test in a process of its own, as nextest
+//! does, with as many tests at a time as there are CPUs. A test that exceeds [`LIMIT`] is killed
+//! and fails. Building nextest would take longer than the tests, and needs a network.
 
 use crate::part::{Ending, cargo, run};
 use anyhow::Context;
@@ -20,18 +21,18 @@ const LIMIT: Duration = Duration::from_secs(600);
 const SLOW: u64 = 5;
 const SLOWEST: usize = 30;
 
-/// Time limit of building and running all tests of a selection together: four times what they take
-/// beside the kernel lab, because some machines of CI are half as fast as others. A test that hangs
-/// has a limit of its own.
+/// Time limit of building and running all tests of a selection: four times their duration beside
+/// the kernel lab, because some machines of CI are half as fast as others. A hanging test is ended
+/// earlier, by its own limit.
 const LIMIT_OF_ALL: Duration = Duration::from_secs(3600);
 
-/// Options that select all tests, without examples: those would need weft-crash's library compiled
-/// once more, without its tests.
+/// Options that select all tests but no examples, because examples need weft-crash's library
+/// compiled once more, without its tests.
 pub(crate) const ALL: [&str; 2] = ["--workspace", "--tests"];
 
-/// Runs the tests of some crates from the build of the workspace: built alone the crates have other
-/// features, and most of the build would be repeated. A word `CRATE/FILE` with a minus sign before
-/// it leaves out the tests of that file.
+/// Runs the tests of some crates from the build of the workspace, because built alone the crates
+/// would have other features, and most of the build would be repeated. A word `-CRATE/FILE` leaves
+/// out the tests of this file.
 pub(crate) fn tests_of(words: &[&str]) -> Ending {
     let (left_out, crates): (Vec<&str>, Vec<&str>) =
         words.iter().partition(|word| word.starts_with('-'));
@@ -85,14 +86,14 @@ pub(crate) struct Binary {
 }
 
 impl Binary {
-    /// Name of the library or the file of tests, with underscores: that of the program without its
-    /// hash.
+    /// Name of the library or of the file of tests, with underscores: the program's name without
+    /// its hash.
     pub(crate) fn name(&self) -> String {
         let name = self.program.file_name().unwrap_or_default().to_string_lossy();
         name.rsplit_once('-').map_or(&*name, |(name, _)| name).to_owned()
     }
 
-    /// Whether a word `-CRATE/FILE` means this program.
+    /// Whether the word is `-CRATE/FILE` for this program.
     fn is_left_out_by(&self, word: &str) -> bool {
         let words = word.strip_prefix('-').and_then(|word| word.split_once('/'));
         words.is_some_and(|(name, of)| self.folder.ends_with(name) && of == self.name())

@@ -1,6 +1,6 @@
 //! Skips that bypass `weft_testing::skip` and would therefore not fail under `CI=1`.
 //!
-//! They are found by typical words of such messages in print macros.
+//! Such skips are found by typical words of their messages in print macros.
 
 use crate::tree;
 use std::path::Path;
@@ -21,7 +21,7 @@ const WORDS: [&str; 9] = [
     "only threads",
 ];
 
-/// File of the helper, which prints by itself.
+/// File of the helper, the only one that may print skips.
 const HELPER: &str = "crates/weft-testing/src/lib.rs";
 
 /// Lines (1-based) of a source text with a print macro that reports a skip. A message on the next

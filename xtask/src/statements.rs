@@ -1,17 +1,17 @@
 //! Statements on md's behaviour: each statement marked *held* in `docs/statements.md` has a test.
 //!
 //! The table has one row for each of the 50 testable statements on md's behaviour. A row is `| N |
-//! short text | held |`, or ends in the milestone that the statement waits for. A held statement
-//! needs at least one test named `statement_N_…` (or `statement_N_M_…` for two) under `crates/`;
-//! `cargo xtask statements` writes `held` if there is one.
+//! short text | held |`, or has in place of `held` the milestone that the statement waits for. A
+//! held statement needs at least one test named `statement_N_…` (or `statement_N_M_…` for two)
+//! under `crates/`; `cargo xtask statements` writes `held` into the rows of statements with a test.
 //!
 //! Statements on schedulers have letters (`statement_b9_…`, `statements_b1_to_b5_…`). Each has a
 //! test, except those that the page lists with a substitute.
 //!
 //! Statements on write-back and experiments, and the faults, invariants and promises of
 //! `reliability.md`, are cited by the name of a test, or in a comment of a test, of the simulator
-//! `weft-crash` or of a suite of `interop/`. The page lists those that are cited nowhere, with the
-//! reason.
+//! `weft-crash` or of a suite of `interop/`. The page lists the ones that are cited nowhere, each
+//! with the reason.
 //!
 //! The sentence of each number is in a page of `spec/`: an item of a list below a heading with the
 //! word "statements" or, for faults, invariants and promises, a row of a table.
@@ -28,7 +28,7 @@ const STATEMENT_COUNT: u32 = 50;
 /// The document with the table, relative to the root.
 const DOCUMENT: &str = "docs/statements.md";
 
-/// Last cell of the row of a statement that has no test and had one before.
+/// Last cell for the row of a statement that was held and has no test any more.
 const DUE: &str = "due with the first release";
 
 /// Statements of a page, each with its first line: items `12. …` and `- B3 …` of lists below a
@@ -74,7 +74,7 @@ pub(crate) fn check() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Text of the document as it is, and as the tests of the tree have it.
+/// Present text of the document, and the text that it should have for the tests of the tree.
 fn current() -> anyhow::Result<(String, String)> {
     let found = std::fs::read_to_string(tree::root().join(DOCUMENT))?;
     let expected = updated(&found, &cited_in_tree());
@@ -186,13 +186,13 @@ fn open_below(heading: &str, document: &str) -> BTreeSet<String> {
     rows.filter_map(label).collect()
 }
 
-/// Groups of statements that tests cite by name or in comments: the beginning of their labels, and
-/// how many there are.
+/// Groups of statements that tests cite by name or in comments: beginning of their labels, and
+/// number of statements.
 #[cfg(test)]
 const GROUPS: [(&str, u32); 5] =
     [("write-back ", 62), ("experiments ", 33), ("F", 28), ("I", 20), ("P", 9)];
 
-/// Heading of the table of those statements of [`GROUPS`] that no test cites.
+/// Heading of the table of statements of [`GROUPS`] that no test cites.
 #[cfg(test)]
 const NOT_TESTED: &str = "## Not tested";
 
@@ -200,8 +200,8 @@ const NOT_TESTED: &str = "## Not tested";
 #[cfg(test)]
 const OF_EXPERIMENTS: [&str; 3] = ["crates/weft-sim/", "crates/weft-lab/", "crates/weft-cli/"];
 
-/// Part of a file that tests: a suite, the simulator of crashes and a file of tests as a whole, of
-/// another source its module `tests`.
+/// Part of a file in which citations count as tests: a suite, a file of weft-crash and a file of
+/// tests count as a whole, any other source only with its module `tests`.
 #[cfg(test)]
 fn tests_in<'a>(name: &str, text: &'a str) -> &'a str {
     let is_whole = name.starts_with("interop/")
@@ -264,8 +264,8 @@ fn numbers<'a>(words: impl Iterator<Item = &'a str>) -> Vec<u32> {
     found
 }
 
-/// Statements of [`GROUPS`] that are neither cited nor listed in the page, those that are cited and
-/// listed, and those that are not in their group.
+/// Messages about statements of [`GROUPS`]: those that are neither cited nor listed as not tested,
+/// those that are both, and those with a number that their group does not have.
 #[cfg(test)]
 fn not_as_listed(cited: &BTreeSet<String>, document: &str) -> Vec<String> {
     let labels = |(group, count): (&str, u32)| -> Vec<String> {
@@ -332,8 +332,8 @@ mod tests {
         assert!(cited.is_subset(&all), "unknown: {:?}", cited.difference(&all));
     }
 
-    /// Pages with statements: the letters of the statements (empty for plain numbers), and how many
-    /// there are of each.
+    /// Pages with statements, each with the letters of its statements (empty for plain numbers) and
+    /// the number of statements of each letter.
     const HOMES: [(&str, &[(&str, u32)]); 5] = [
         ("md-raid.md", &[("", STATEMENT_COUNT)]),
         ("io-schedulers.md", &OF_SCHEDULERS),

@@ -3,9 +3,9 @@
 //! `cargo xtask sweep N` simulates N seeds of each profile, and for every ten of them one small
 //! scope and one steady load, on all CPUs (`crates/weft-crash/src/sweep.rs`), and adds a line to
 //! the ledger: commit, counts, number of failures. Seeds continue where the last sweep ended, so
-//! none counts twice. The line is to be committed. After failures it also names the scripts made
-//! from them in `kept` (`crates/weft-crash/scripts/`, written by `sweep fresh` and `sweep shrink`)
-//! or the commits that fixed them in `mended`.
+//! that no seed counts twice. The line is to be committed. A line with failures also names, in
+//! `kept`, the scripts made from the failures (`crates/weft-crash/scripts/`, written by `sweep
+//! fresh` and `sweep shrink`) or, in `mended`, the commits that fixed them.
 
 use crate::lines::{commit, count, date, printed, text, texts};
 use crate::part::cargo;
@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::process::Stdio;
 
-/// First seed of sweeps, beyond the seeds of all tests and of the gate.
+/// First seed of sweeps, larger than all seeds of tests and of the gate.
 const FIRST: u64 = 10_000_000;
 
 /// Line of the ledger: one sweep.
@@ -34,8 +34,7 @@ struct Sweep {
     kept: Vec<String>,
     /// Commits that fixed failures.
     mended: Vec<String>,
-    /// Origin of the counts, for a line that no sweep wrote; counts that are not known are 0 in
-    /// such a line.
+    /// Origin of the counts, for a line that no sweep wrote. Unknown counts are 0 in such a line.
     told: Option<String>,
 }
 
@@ -180,7 +179,8 @@ fn sum(sweeps: &[Sweep]) -> Sum {
     })
 }
 
-/// The current commit, if nothing but the ledger has changed since: a count belongs to a commit.
+/// The current commit. Returns an error if files other than the ledger have uncommitted changes,
+/// because counts belong to a commit.
 fn clean_commit() -> anyhow::Result<String> {
     let changed = printed("git", &["status", "--porcelain"])?;
     let others: Vec<&str> =
@@ -218,7 +218,8 @@ mod tests {
         }
     }
 
-    /// Text about an entry that a line with failures must have and does not; `None` if it has all.
+    /// Message about a missing entry that a line with failures must have; `None` if no entry is
+    /// missing.
     fn not_told(sweep: &Sweep, is_kept: &dyn Fn(&str) -> bool) -> Option<String> {
         if sweep.failures > 0 && sweep.kept.is_empty() && sweep.mended.is_empty() {
             return Some(

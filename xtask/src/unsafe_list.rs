@@ -5,7 +5,7 @@
 
 use crate::tree;
 
-/// Place in the sources that uses `unsafe`.
+/// Use of `unsafe` in the sources.
 pub(crate) struct Site {
     /// Line number, 1-based.
     pub(crate) line: usize,
@@ -30,7 +30,8 @@ pub(crate) fn sites(source: &str) -> Vec<Site> {
         }
         let mut safety: Vec<String> = Vec::new();
         for above in lines[..index].iter().rev().map(|line| line.trim()) {
-            // Attributes and the start of a broken statement may be between comment and block.
+            // Attributes and the first line of a statement of several lines may be between comment
+            // and block.
             let between =
                 above.starts_with("#[") || (safety.is_empty() && above.ends_with(['=', '(', ',']));
             if above.starts_with("//") {

@@ -1,9 +1,10 @@
-//! Words and form of prose: refused words, files that open with a question, lines over 100 columns.
+//! Words and form of prose: refused words, files that open with a question, comments without a
+//! subject, lines over 100 columns.
 //!
 //! Names are split at underscores and capitals, prose at every non-letter; the search finds
-//! sequences of such words, the last of which may be a plural. A word with another meaning
-//! elsewhere is refused only below the folders where it was misused. Files of recorded data are not
-//! read, nor is this one. [`crate::links`] checks the links of documents.
+//! sequences of such words, the last of which may be a plural. A word that has a proper meaning
+//! elsewhere is refused only below the folders in which it was misused. Files of recorded data are
+//! not read, nor is this one. [`crate::links`] checks the links of documents.
 
 use crate::links::documents;
 use crate::map::first_sentence;
@@ -37,7 +38,7 @@ const STRIPES: &[&str] = &[
 const VOLUME: &[&str] = &["crates/weft-engine/src/volume"];
 const RAID: &[&str] = &["crates/weft-engine/src/raid/parity/"];
 /// Paths of code in which a strip must not be called a block. Code of requests and their streams is
-/// not among them: it handles blocks of the volume.
+/// not included, because it handles blocks of the volume.
 const STRIPS: &[&str] = &[
     "crates/weft-engine/src/raid/parity/cache",
     "crates/weft-engine/src/raid/parity/plan",
@@ -130,7 +131,7 @@ fn words(line: &str) -> Vec<String> {
     found
 }
 
-/// Marks that separate terms, so that no term extends across them.
+/// Marks that separate terms; no term extends across a mark.
 const MARKS: [char; 8] = ['.', ',', ';', ':', '(', ')', '"', '='];
 
 /// Whether `text` begins with the words `with`, the last of which may be a plural.
@@ -237,11 +238,11 @@ fn opens_with_a_question(source: &str) -> bool {
 const BARE_OPENINGS: [&str; 11] =
     ["What ", "Whose ", "Whom ", "Who ", "Of ", "So ", "As ", "And ", "It ", "Those ", "The same "];
 
-/// First word that is refused in a module comment only: there is no item below that it could stand
-/// for.
+/// First word that is refused only in a module comment, because no item follows that could answer
+/// the question.
 const BARE_HEAD: &str = "Which ";
 
-/// Words for people, which no thing is.
+/// Words for persons, which must not be used for things.
 const PERSONS: [&str; 4] = ["nobody", "somebody", "whoever", "whose"];
 
 /// Lines (1-based) of a Rust text with a comment that names no subject: a doc or module comment that

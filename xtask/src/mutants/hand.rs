@@ -1,11 +1,11 @@
 //! Mutants by hand: changes that no operator of cargo-mutants makes, and the tests that detect
 //! them.
 //!
-//! `xtask/mutants-hand.txt` has a paragraph for each: its name, its file, the behaviour that it
-//! breaks, the old lines after `-`, the new ones after `+`, and the test that must fail, or the
-//! reason why no test can. All of them are built at once, each behind a switch in its function, as
-//! [`super::together`] does with those of cargo-mutants. A test of this file checks that every old
-//! text is found exactly once, so the list stays up to date.
+//! `xtask/mutants-hand.txt` has a paragraph for each change: its name, its file, the behaviour that
+//! it breaks, the old lines after `-`, the new lines after `+`, and the test that must fail, or the
+//! reason why no test can fail. All changes are built at once, each behind a switch in its
+//! function, as [`super::together`] builds the changes of cargo-mutants. A test of this file checks
+//! that every old text is found exactly once, so that the list stays up to date.
 
 use super::reach::test;
 use super::together::{
@@ -29,9 +29,9 @@ struct Hand {
     breaks: String,
     old: String,
     new: String,
-    /// Test that must fail: its program and its name. `None` if no test can.
+    /// Test that must fail: its program and its name. `None` if no test can fail.
     found_by: Option<(String, String)>,
-    /// Reason why no test can fail; `None` if one must.
+    /// Reason why no test can fail; `None` if a test must fail.
     survives: Option<String>,
 }
 
@@ -189,7 +189,8 @@ mod tests {
             if let Some((of, test)) = &it.found_by {
                 let (module, named) = test.rsplit_once("::").unwrap_or(("", test));
                 let module = module.replace("::", "/");
-                // A module is a file, or its tests are in the file of the module around it.
+                // The module `tests` has a file of its own, or is in the file of the module around
+                // it.
                 let path = format!("crates/{of}/src/{module}");
                 let around = path.strip_suffix("/tests").unwrap_or(&path);
                 let paths =

@@ -3,10 +3,11 @@
 //! `xtask/mutants-ledger.jsonl` has a line for each file of each run: the number of changes of the
 //! file (`of`), the number tried, their results, and the survivors, in the form of
 //! `mutants-survivors.txt`. A run of the shard `again` repeats survivors after tests were added;
-//! its lines list those that were `killed`. A survivor is *open* until it is killed or listed among
-//! those that make no difference. Shards of different commits may have tried the same change twice,
-//! so shares count tries; a file without any try has no line. Each set is held to its share of open
-//! survivors by itself. Files of which less than a third was tried are listed, and held to nothing.
+//! its lines list the survivors that were `killed`. A survivor is *open* until it is killed, or
+//! until it is listed as one that makes no difference. Shards of different commits may have tried
+//! the same change twice, so shares count tries; a file without any try has no line. The share of
+//! open survivors is limited for each set. Files with less than a third of their changes tried are
+//! listed, but not limited.
 
 use super::{Found, Mutant, Set, survivors};
 use crate::lines::{commit, count, date, text, texts};
@@ -106,8 +107,8 @@ pub(super) fn open() -> anyhow::Result<Vec<Mutant>> {
     Ok(open)
 }
 
-/// Set with the oldest last run among `sets`, which have names and numbers of shards, and the shard
-/// that is next in it.
+/// Among `sets`, given by name and number of shards: the set with the oldest last run, and its next
+/// shard.
 pub(super) fn next(
     sets: impl Iterator<Item = (&'static str, u64)>,
 ) -> anyhow::Result<(&'static str, String)> {
@@ -131,7 +132,7 @@ fn next_of(
     next.min().map(|(_, set, shard)| (set, shard))
 }
 
-/// Text with the tried share of each file and of each set, the files of which too little was tried,
+/// Text with the tried share of each file and of each set, the files with too few tried changes,
 /// and the open survivors.
 pub(super) fn summary() -> anyhow::Result<String> {
     let (lines, listed) = (ledger()?, survivors()?);
@@ -168,14 +169,14 @@ fn of_sets(lines: &[Line], listed: &[Mutant]) -> BTreeMap<String, Sum> {
     sets
 }
 
-/// Sets of which too many survivors are open, each with a sentence.
+/// Messages about the sets with too many open survivors.
 fn too_open(sets: &BTreeMap<String, Sum>) -> Vec<String> {
     let is_too_open = |sum: &Sum| sum.open.len() as u64 * 100 >= sum.tried * OPEN_MAX;
     let those = sets.iter().filter(|(_, sum)| is_too_open(sum));
     those.map(|(set, sum)| format!("{set}: {} of {} are open", sum.open.len(), sum.tried)).collect()
 }
 
-/// Files of which less than [`TRIED_MIN`] percent of the changes were tried.
+/// Files with less than [`TRIED_MIN`] percent of their changes tried.
 fn little_tried(lines: &[Line]) -> Vec<(String, Sum)> {
     let is_little = |sum: &Sum| sum.tried * 100 < sum.of * TRIED_MIN;
     sum(lines, &[]).into_iter().filter(|(_, sum)| is_little(sum)).collect()
@@ -266,8 +267,8 @@ fn ledger() -> anyhow::Result<Vec<Line>> {
     parse(&std::fs::read_to_string(path()).with_context(|| tree::shown(&path()))?)
 }
 
-/// Parses all lines of the ledger, and checks that none counts twice and that every killed mutant
-/// had survived.
+/// Parses all lines of the ledger. Checks that no line counts twice, and that every killed mutant
+/// had survived before.
 fn parse(text: &str) -> anyhow::Result<Vec<Line>> {
     let mut lines: Vec<Line> = Vec::new();
     for (text, number) in text.lines().zip(1..) {

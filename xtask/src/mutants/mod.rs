@@ -1,13 +1,13 @@
-//! Mutants: changes of the code, and those that no test detects.
+//! Mutants: changes of the code, and the search for changes that no test detects.
 //!
-//! cargo-mutants changes one thing at a time, as configured for a *set*, and runs tests. A change
+//! cargo-mutants makes one change at a time, as configured for a *set*, and runs tests. A change
 //! that passes all tests is a *survivor*: a test is missing, or the change makes no difference.
-//! Survivors of the second kind are in `xtask/mutants-survivors.txt`, each with the reason; any
-//! other is a failure, and so is a line of that file without a survivor.
+//! Survivors that make no difference are listed in `xtask/mutants-survivors.txt`, each with the
+//! reason; any other survivor is a failure, and so is a line of this file without a survivor.
 //!
-//! Nothing here is part of `cargo xtask test`: a full run takes hours, that of the set `stripes`
-//! days. Runs are therefore mostly shards, and each is added to a ledger ([`ledger`]) that records
-//! the tried share of each file.
+//! Mutants are not part of `cargo xtask test`, because a full run of a set takes hours, and of the
+//! set `stripes` days. Most runs therefore try one shard of a set. Each run is added to a ledger
+//! ([`ledger`]), which records the tried share of each file.
 
 mod hand;
 mod ledger;
@@ -28,8 +28,9 @@ struct Set {
     name: &'static str,
     package: &'static str,
     config: &'static str,
-    /// Number of shards of at most an hour, for sets that tests of other crates cover; such a set
-    /// is built together, and is left out unless it is named.
+    /// Number of shards of at most an hour, for sets that tests of other crates cover; `None` for
+    /// other sets. A set with shards is built together ([`together`]), and runs only if it is
+    /// named.
     shards: Option<u64>,
 }
 
@@ -100,8 +101,7 @@ pub(crate) fn mutants(words: &[&str]) -> anyhow::Result<Report> {
     Ok(report)
 }
 
-/// Set with the oldest last run among those that are built together, and the shard that is next in
-/// it.
+/// Among the sets that are built together: the set with the oldest last run, and its next shard.
 pub(crate) fn next_shard() -> anyhow::Result<(&'static str, String)> {
     ledger::next(SETS.iter().filter_map(|set| Some((set.name, set.shards?))))
 }
@@ -177,8 +177,8 @@ fn run(set: &'static Set, options: &[&str]) -> anyhow::Result<Ending> {
     })
 }
 
-/// Options that give each shard a part of every file, if `options` select a shard: cargo-mutants
-/// refuses them otherwise.
+/// Options that give each shard a part of every file. Empty if `options` select no shard, because
+/// cargo-mutants then refuses them.
 fn sharding(options: &[&str]) -> &'static [&'static str] {
     let has_shard = options.iter().any(|it| *it == "--shard" || it.starts_with("--shard="));
     if has_shard { &["--sharding", "round-robin"] } else { &[] }
@@ -291,9 +291,9 @@ impl Mutant {
     }
 }
 
-/// Compares the survivors of a run with the known ones. Returns the unknown survivors, and the
-/// known ones that did not survive, as text; `None` if there are neither. `whole` says whether the
-/// run tried all changes.
+/// Compares the survivors of a run with the known ones. Returns a text with the unknown survivors
+/// and the known ones that did not survive; `None` if there are neither. `whole` is true if the run
+/// tried all changes.
 fn judge(known: &[Mutant], found: &Found, whole: bool) -> Option<String> {
     let mut problem = String::new();
     if found.caught.is_empty() {
@@ -368,7 +368,8 @@ mod tests {
         let (one, other) = ("replace < with <= in less", "replace < with > in less");
         let known = [mutant(one)];
         assert_eq!(judge(&known, &found(&[one]), true), None);
-        // Planted: a survivor that no line names, the same one twice, and a line too many.
+        // Planted errors: a survivor that no line names, the same survivor twice, and a line
+        // without a survivor.
         for survivors in [vec![one, other], vec![one, one]] {
             let problem = judge(&known, &found(&survivors), true).unwrap();
             let named = survivors[1];

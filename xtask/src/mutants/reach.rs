@@ -1,9 +1,9 @@
 //! Reach of tests: the changed functions that each test calls, and the time that it takes.
 //!
-//! A changed function begins with a call of `chosen_change`, code that is added to the crate. It
-//! returns the selected change, and without a change it adds the function's number to a file on the
-//! first call in a process. Each test runs in a process of its own, so that a value which another
-//! test has computed before hides no call.
+//! A changed function begins with a call of `chosen_change`, a function that is added to the crate.
+//! `chosen_change` returns the number of the selected change. If no change is selected, it adds the
+//! number of the calling function to a file, on the first call in a process. Each test runs in a
+//! process of its own, so that a value which another test has computed before does not hide a call.
 
 use super::together::Change;
 use crate::runner::Binary;
@@ -24,12 +24,12 @@ pub(super) const CHANGE: &str = "WEFT_CHOSEN_CHANGE";
 /// that it calls.
 pub(super) const FILE: &str = "WEFT_REACHED_FUNCTIONS";
 
-/// Turns in which changes are run: the CPU time of the slowest test in each. A turn has the changes
-/// that the tests of earlier turns did not catch.
+/// Turns in which changes are run, each given by the CPU time of its slowest test. A turn runs the
+/// changes that the tests of earlier turns did not catch.
 const LONGEST: [Duration; 3] =
     [Duration::from_millis(50), Duration::from_millis(500), Duration::MAX];
 
-/// A test, and what one run without a change has recorded.
+/// A test, with the records of a run without a change.
 pub(super) struct Recorded {
     pub(super) program: Rc<Binary>,
     pub(super) name: String,
@@ -41,8 +41,8 @@ pub(super) struct Recorded {
     pub(super) reached: BTreeSet<u32>,
 }
 
-/// Runs each test that `selects` takes (by program and name) once, and returns the tests that call
-/// changed functions, fastest first. Checks that no test fails without a change.
+/// Runs each test for which `selects` (of program and name) is true once without a change, and
+/// returns the tests that call changed functions, fastest first. Returns an error if a test fails.
 pub(super) fn record(
     programs: Vec<Binary>,
     folder: &Path,
@@ -74,9 +74,9 @@ pub(super) fn record(
     Ok(tests)
 }
 
-/// Runs each change with the tests that call its function until one fails, and reports the outcome
-/// and the failed test. Slow tests run last, with the changes that the faster tests have not
-/// caught: see [`LONGEST`].
+/// Runs each change with the tests that call its function, until one fails, and reports the outcome
+/// and the failed test. Slow tests run last, with the changes that the faster tests have not caught
+/// ([`LONGEST`]).
 pub(super) fn try_all(
     tests: &[Recorded],
     changes: Vec<&Change>,
@@ -107,8 +107,8 @@ pub(super) fn try_all(
     Ok(())
 }
 
-/// Runs a change with `tests` until one fails. Returns the outcome and the name of the failed test;
-/// `None` if all pass.
+/// Runs a change with `tests` until one of them fails. Returns the outcome and the name of the
+/// failed test; `None` if all pass.
 fn outcome(tests: &[&Recorded], change: u32) -> anyhow::Result<Option<(&'static str, String)>> {
     for Recorded { program, name, limit, .. } in tests {
         let found = test(program, name, change, *limit, None)?;
@@ -202,8 +202,8 @@ pub fn chosen_change(function: u32) -> u32 {
 pub(super) fn time_of_children() -> anyhow::Result<Duration> {
     let text = std::fs::read_to_string("/proc/self/stat")?;
     let fields = text.rsplit(')').next().unwrap_or_default().split_whitespace();
-    // Counted from the third field, the state: cutime and cstime are the 16th and the 17th, in
-    // hundredths of a second.
+    // `fields` begins with the third field of the file, the state. cutime and cstime are the fields
+    // 16 and 17, in hundredths of a second.
     let times = fields.skip(13).take(2).map(str::parse::<u64>).collect::<Result<Vec<_>, _>>()?;
     Ok(Duration::from_millis(times.iter().sum::<u64>() * 10))
 }
@@ -243,8 +243,8 @@ mod tests {
         std::fs::remove_dir_all(folder).unwrap();
     }
 
-    /// A program of tests, for which the shell stands: the first two tests call function 1, and the
-    /// second, slower one calls function 5. The last one always fails, and is not selected.
+    /// A shell script in place of a program of tests. The first two tests call function 1, and the
+    /// second, slower one also calls function 5. The last test always fails, and is not selected.
     const SCRIPT: &str = r#"#!/bin/sh
 if [ "$1" = --list ]; then printf '%s: test\n' two one none other; exit; fi
 case "$WEFT_CHOSEN_CHANGE $3" in
@@ -258,8 +258,8 @@ case "$WEFT_CHOSEN_CHANGE $3" in
 esac
 "#;
 
-    /// The test that fails is named, a timeout is distinguished, and only tests that call the
-    /// changed function run: with the changes 5 and 6 the test `none` would fail.
+    /// The failing test is named, a timeout is distinguished, and only tests that call the changed
+    /// function run: the test `none` would fail with the changes 5 and 6.
     #[test]
     fn a_change_runs_with_the_tests_that_call_its_function_until_one_fails() {
         let folder = temporary("tests");

@@ -1,4 +1,5 @@
-//! Mutants built together: all changes of a shard in one build, one of them selected at run time.
+//! Mutants built together: one build has all changes of a shard, and one change is selected at run
+//! time.
 //!
 //! cargo-mutants builds the crate and every test program once for each change, which takes more CPU
 //! time than the tests of changes that are caught early. Here, in a copy of the tree, each changed
@@ -16,19 +17,19 @@
 //!
 //! The environment selects the version that runs. The changes and their positions come from `cargo
 //! mutants --list`, so names in the ledger are the same. Versions that do not compile are found by
-//! the lines that rustc reports, and are removed. A `const` function is one without `const` here,
-//! unless a constant calls it. cargo-mutants must handle the rest: changes outside of functions, in
-//! functions that constants call or that hide their type (`impl Trait`), and in functions nested in
-//! other changed ones.
+//! the lines that rustc reports, and are removed. A `const` function loses its `const` in the copy,
+//! unless a constant calls it. Some changes cannot be built this way and are left to cargo-mutants:
+//! changes outside of functions, in functions that constants call or that hide their type (`impl
+//! Trait`), and in functions nested in other changed functions.
 //!
-//! A function is numbered by its first change. Each test of the configuration's programs runs once
-//! without a change, and records the functions that it calls ([`super::reach`]). A test that does
-//! not call a function cannot notice a change in it: so each change runs only with the tests that
-//! call its function, the fastest first, and the first failing test ends the run: most changes are
-//! caught within a tenth of a second. Slow tests run at the end, with the changes that are left. A
-//! change in a function that no test calls is a survivor without a run. Limits are in CPU time, so
-//! a busy machine does not abort a passing run. The same command continues a run that was
-//! interrupted, as long as the changes are the same.
+//! The number of a function is that of its first change. Each test of the configuration's programs
+//! runs once without a change, and records the functions that it calls ([`super::reach`]). Each
+//! change then runs only with the tests that call its function, the fastest first, until one fails,
+//! because other tests cannot notice the change. Most changes are caught within a tenth of a
+//! second. Slow tests run at the end, with the changes that are left. A change in a function that
+//! no test calls is a survivor without a run. Limits are in CPU time, so a busy machine does not
+//! abort a passing run. The same command continues a run that was interrupted, as long as the
+//! changes are the same.
 
 use super::reach;
 use super::{Found, Mutant, Set, judge, ledger, sharding, survivors};
@@ -48,7 +49,7 @@ use std::process::{Command, Stdio};
 /// Largest number of builds in the search for versions that do not compile.
 const BUILDS_MAX: usize = 12;
 
-/// Text with which a function begins that constants may call.
+/// Beginning of a function that constants may call.
 const CONST_FN: &str = "const fn ";
 
 /// Distance in the list between changes that are tried one after another. An interrupted run has
@@ -124,7 +125,7 @@ pub(super) fn run(set: &'static Set, shard: &str) -> anyhow::Result<Ending> {
     // The stride makes an interrupted run cover a part of each file.
     let order = (0..STRIDE).flat_map(|first| changes.iter().skip(first).step_by(STRIDE));
     let left = order.filter(|change| outcomes.of(change).is_none()).collect();
-    // A file's line is added to the ledger as soon as nothing of it is left.
+    // The line of a file is added to the ledger as soon as all changes of the file have outcomes.
     reach::try_all(&tests, left, |change, outcome, test| {
         println!("{outcome} {} {test}", change.name);
         outcomes.add(outcome, change)?;
@@ -138,7 +139,8 @@ pub(super) fn run(set: &'static Set, shard: &str) -> anyhow::Result<Ending> {
     Ok(judge(&known, &found, false).map_or(Ending::Passed, Ending::Failed))
 }
 
-/// Entries of `cargo mutants --list` for a shard; for `again`, those of the open survivors.
+/// Entries of `cargo mutants --list` for a shard; for the shard `again`, the entries of the open
+/// survivors.
 fn list(set: &Set, shard: &str) -> anyhow::Result<Vec<Value>> {
     let mut command = set.command();
     let options = if shard == ledger::AGAIN { vec![] } else { vec!["--shard", shard] };
@@ -147,7 +149,8 @@ fn list(set: &Set, shard: &str) -> anyhow::Result<Vec<Value>> {
     let error = || format!("cargo mutants: {}", String::from_utf8_lossy(&output.stderr));
     ensure!(output.status.success(), error());
     let mut all: Vec<Value> = serde_json::from_slice(&output.stdout)?;
-    // Differences have lines around them, which tests of the file may change.
+    // Diffs are removed, because they contain surrounding lines, which may change with the tests of
+    // the file.
     for value in all.iter_mut().filter_map(Value::as_object_mut) {
         value.remove("diff");
     }
@@ -166,7 +169,7 @@ fn list(set: &Set, shard: &str) -> anyhow::Result<Vec<Value>> {
     Ok(all)
 }
 
-/// Changes that the entries of a list describe, and the names of those that are left out.
+/// Changes that the entries of a list describe, and the names of the changes that are left out.
 fn changes(
     list: &[Value],
     read: impl Fn(&Path) -> anyhow::Result<String>,
@@ -308,8 +311,9 @@ fn write_if_other(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
     std::fs::write(path, bytes).with_context(|| path.display().to_string())
 }
 
-/// Writes all versions into the copy, and builds until all that are left compile. `unbuilt` has the
-/// changes that are known not to compile; returns all of them.
+/// Writes all versions into the copy, and builds until all versions that are left compile.
+/// `unbuilt` has the changes that are known not to compile. Returns all changes that do not
+/// compile.
 pub(super) fn take_out_what_does_not_compile(
     set: &Set,
     folder: &Path,
@@ -350,8 +354,8 @@ pub(super) fn take_out_what_does_not_compile(
     anyhow::bail!("after {BUILDS_MAX} builds there are still some that do not compile")
 }
 
-/// Adds to `unbuilt` the changes with compiler errors in their lines, and those in functions that
-/// constants call.
+/// Adds to `unbuilt` the changes with compiler errors in their lines, and the changes in functions
+/// that constants call.
 fn blame(
     messages: &str,
     lines: &BTreeMap<String, Vec<(Range<usize>, u32)>>,
@@ -435,10 +439,10 @@ fn between(text: &str, before: &str, after: &str) -> Vec<String> {
     texts.filter_map(|text| Some(text.split_once(after)?.0.to_owned())).collect()
 }
 
-/// Name of the list of changes in functions that constants call, which cargo-mutants does not have.
+/// Name of the list of changes in functions that constants call. cargo-mutants has no such list.
 const CONSTANT: &str = "constant";
 
-/// Outcomes of a run, in files in the format of cargo-mutants, which are written as results arrive.
+/// Outcomes of a run. They are written as they arrive, to files in the format of cargo-mutants.
 struct Outcomes {
     folder: PathBuf,
     /// Outcomes so far, by name of the change.
@@ -645,7 +649,7 @@ fn none() -> bool {
         let Unbuilt { unviable, constant } = outcomes.unbuilt(&changes);
         assert_eq!((unviable, constant), (BTreeSet::from([2]), BTreeSet::from([3])));
         outcomes.end().unwrap();
-        // Anew: one that has ended, another shard, and another list.
+        // A run begins anew after its end, for another shard, and for another list.
         let lists = [("1/3", listed()), ("2/3", listed()), ("2/3", listed().split_off(1))];
         for (shard, list) in lists {
             let mut outcomes = begin(shard, &list);

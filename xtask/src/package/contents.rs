@@ -1,4 +1,4 @@
-//! Files of the packages, by path below `/usr`, and what the package says of itself.
+//! Files of the packages, by path below `/usr`, and the description of the package.
 
 use super::notices;
 use super::tarball::gzip;
@@ -18,7 +18,7 @@ pub(super) struct File {
     pub(super) bytes: Vec<u8>,
 }
 
-/// The product, as a package has it.
+/// Content of a package: description and files of the product.
 pub(super) struct Product {
     pub(super) version: String,
     pub(super) description: String,
@@ -27,7 +27,7 @@ pub(super) struct Product {
     pub(super) files: Vec<File>,
 }
 
-/// Scripts of shells: the shell, and the path that it looks for.
+/// Completion scripts: the shell, and the path at which the shell searches its script.
 const COMPLETIONS: [(&str, &str); 3] = [
     ("bash", "share/bash-completion/completions/weft"),
     ("fish", "share/fish/vendor_completions.d/weft.fish"),
@@ -58,8 +58,8 @@ const COPIES: [(&str, &str); 19] = [
 ];
 
 impl Product {
-    /// Gathers the files: the program, what it prints of itself, and texts of the project.
-    /// `metadata` is the output of `cargo metadata`; man pages are written below `folder`.
+    /// Gathers the files: the program, its own output (man pages and completions), and texts of the
+    /// project. `metadata` is the output of `cargo metadata`; man pages are written below `folder`.
     pub(super) fn gather(program: &Path, metadata: &Value, folder: &Path) -> anyhow::Result<Self> {
         let weft = super::package_of(metadata, "weft-cli")?;
         let text = |field: &str| {

@@ -1,4 +1,4 @@
-//! Debian package: an ar archive of the format's version, the control file and the files.
+//! Debian package: an ar archive with the format's version, the control file and the files.
 //!
 //! Source   deb(5), "Format"; deb-control(5)
 

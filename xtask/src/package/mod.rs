@@ -1,11 +1,11 @@
 //! Packages of the product: a static binary, archives for every distribution, checksums.
 //!
-//! All go to `target/package`: the program, `.tar.gz`, `.deb`, `.rpm`, a bill of materials, the
-//! context of a container, and `SHA256SUMS`. The same commit, compiler and folder give the same
-//! bytes. Archives are made twice, and have to be equal.
+//! All files go to `target/package`: the program, `.tar.gz`, `.deb`, `.rpm`, a bill of materials,
+//! the context of a container, and `SHA256SUMS`. The same commit, compiler and folder give the same
+//! bytes: archives are made twice and must be equal.
 //!
-//! The program is linked with glibc statically. With musl, `memcpy` and the allocator would be
-//! others than those that tests and benchmarks run.
+//! The program is linked with glibc statically. With musl it would have another `memcpy` and
+//! another allocator than in tests and benchmarks.
 
 mod bill;
 mod contents;
@@ -38,9 +38,9 @@ pub(crate) fn parts(report: &mut Report) {
     write_when_built(report);
 }
 
-/// Starts the static build, which runs beside the following parts: it ends with a crate that is
-/// one unit for the compiler and takes one CPU. It comes before the release build, which leaves the
-/// program that is not static in `target/release`.
+/// Starts the static build. It runs beside the following parts, because its last crate is one
+/// compilation unit and takes only one CPU. It comes before the release build, which then leaves
+/// the dynamically linked program in `target/release`.
 pub(crate) fn start_build(report: &mut Report) {
     let log = crate::interop::target_folder().join("static-build.log");
     report.beside("static build", &log, Claim::First, build);
@@ -62,19 +62,21 @@ fn folder() -> PathBuf {
     crate::interop::target_folder().join("package")
 }
 
-/// Builds the static program. Only its own crate is compiled for it: dependencies, which have the
-/// same features, are those of the release build. The compiler's messages go to `log`.
+/// Builds the static program. Only the crate of the program is compiled anew, because the
+/// dependencies have the same features as in the release build and are shared with it. The
+/// compiler's messages go to `log`.
 fn build(log: File) -> Ending {
     let program = ["rustc", "--release", "--locked", "-p", "weft-cli", "--bin", "weft"];
     let options = [
         "--",
         "-C",
         "target-feature=+crt-static",
-        // Half a megabyte of relocations becomes a few pages. glibc knows the form since 2.36.
+        // Relative relocations in packed form take a few pages instead of half a megabyte. glibc
+        // supports this form since 2.36.
         "-C",
         "link-arg=-Wl,-z,pack-relative-relocs",
-        // Equal functions are there once: a quarter of a megabyte. LLD knows it, Rust's linker for
-        // x86-64 since 1.90.
+        // Identical functions are merged, which saves a quarter of a megabyte. LLD supports this
+        // option; Rust links with LLD on x86-64 since 1.90.
         "-C",
         "link-arg=-Wl,--icf=all",
     ];
@@ -87,7 +89,7 @@ fn build(log: File) -> Ending {
     let made = crate::interop::target_folder().join("release/weft");
     let kept = folder().join("weft");
     let copied = std::fs::create_dir_all(folder())
-        // A copy of its own, because the release build replaces the other.
+        // The program is copied, because the release build replaces the original.
         .and_then(|()| std::fs::copy(&made, &kept));
     match copied {
         Ok(_) => product::size(&kept),
@@ -117,7 +119,7 @@ fn write() -> anyhow::Result<()> {
     }
     sums.push_str(&format!("{}  weft\n", rpm::hex(&std::fs::read(folder.join("weft"))?)));
     std::fs::write(folder.join("SHA256SUMS"), sums)?;
-    // Empty folders of the container, which has nothing else than the program.
+    // The container has empty folders besides the program, and nothing else.
     for name in ["run", "tmp"] {
         std::fs::create_dir_all(folder.join(name))?;
     }
@@ -143,7 +145,7 @@ fn all(folder: &Path) -> anyhow::Result<BTreeMap<String, Vec<u8>>> {
     ]))
 }
 
-/// Time of all files in packages, in seconds since 1970: `SOURCE_DATE_EPOCH`, or that of the
+/// Time of all files in packages, in seconds since 1970: `SOURCE_DATE_EPOCH`, or the time of the
 /// commit.
 fn time() -> anyhow::Result<u64> {
     let text = match std::env::var("SOURCE_DATE_EPOCH") {

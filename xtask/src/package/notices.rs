@@ -1,4 +1,4 @@
-//! THIRD-PARTY: the licences of everything that is linked into the program, with their texts.
+//! File THIRD-PARTY: the licences of everything that is linked into the program, with their texts.
 
 use super::bill::linked;
 use anyhow::{Context, ensure};
@@ -19,11 +19,12 @@ with a changed glibc: the source of weft is available under the terms above, and
 package` in it does so. libgcc has an exception for programs that are compiled with GCC or LLVM.
 ";
 
-/// The text: a list of the packages, then each text once with those that it is of.
+/// Text of the file: a list of the packages, followed by each licence text with the packages that
+/// have it.
 pub(super) fn third_party(metadata: &Value) -> anyhow::Result<String> {
     let packages = crate::product::built_of(metadata, "weft-cli")?;
     let mut list = String::new();
-    // The packages of each text.
+    // Names of the packages, by licence text.
     let mut texts: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for package in super::packages(metadata) {
         let field = |name: &str| package[name].as_str().unwrap_or_default();

@@ -1,7 +1,7 @@
 //! RPM package: lead, signature header with sums, header with the list of files, cpio archive.
 //!
-//! A header is an index of tags, each with a type and a place in a store of values. Signatures are
-//! sums alone; a key is the distributor's.
+//! A header is an index of tags, each with a type and a position in a store of values. The
+//! signature header has checksums only; signing with a key is left to distributors.
 //!
 //! Source   the manual of rpm, "RPM V4 Package format" and "RPM Tags"; cpio(5), "New ASCII Format"
 
@@ -12,7 +12,8 @@ use sha2::{Digest, Sha256};
 /// The package, with its files below `/usr`.
 pub(super) fn rpm(product: &Product, time: u64) -> anyhow::Result<Vec<u8>> {
     let mut entries = Vec::new();
-    // Folders that other packages have too are left out: only those of weft belong to it.
+    // Only folders of weft belong to the package; folders that other packages have too are left
+    // out.
     let named: Vec<String> =
         product.files.iter().map(|file| format!("/usr/{}", file.path)).collect();
     for folder in folders(named.iter().map(String::as_str)) {
@@ -41,7 +42,7 @@ struct Entry<'a> {
     bytes: &'a [u8],
 }
 
-/// The lead, of which rpm reads the magic alone.
+/// The lead. rpm reads only its magic number.
 fn lead(product: &Product) -> Vec<u8> {
     let mut lead = vec![0xed, 0xab, 0xee, 0xdb, 3, 0, 0, 0, 0, 1];
     let name = format!("weft-{}-1", product.version);
@@ -159,9 +160,9 @@ const REGION_SIGNATURE: u32 = 62;
 const REGION_IMMUTABLE: u32 = 63;
 /// Hash algorithm of OpenPGP (RFC 4880, 9.4).
 const SHA256: u32 = 8;
-/// Flags of a dependency: that version.
+/// Flags of a dependency on exactly the given version.
 const EQUAL: u32 = 1 << 3;
-/// Flags of a dependency: a feature of rpm, in that version or an older one.
+/// Flags of a dependency on a feature of rpm that the given version or an older one has.
 const RPMLIB: u32 = 1 << 24 | 1 << 1 | EQUAL;
 
 /// Value of a tag.

@@ -1,4 +1,5 @@
-//! Tar archives of the same bytes in each build: sorted, with one time, of owner 0.
+//! Tar archives with the same bytes in each build: entries are sorted, and have one time and owner
+//! 0.
 
 use super::contents::{File, folders};
 use flate2::{Compression, GzBuilder};
