@@ -21,7 +21,7 @@ use crate::model::pieces;
 
 /// A data sector of the member at a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct SlotSector {
     /// Slot of the member that has the sector.
     pub slot: Slot,
     /// Number of the sector among the member's data sectors.
@@ -29,7 +29,7 @@ pub struct Place {
 }
 
 /// The places that store an array sector, or that make up a column.
-pub type Places = SmallVec<[Place; 4]>;
+pub type SlotSectors = SmallVec<[SlotSector; 4]>;
 
 /// Location of an array sector on the members: its column, and all places that a write to the array
 /// sector changes.
@@ -41,7 +41,7 @@ pub struct Column {
     pub data: Slot,
     /// All places that a write of the array sector changes. The data, or the first copy, comes
     /// first.
-    pub places: Places,
+    pub places: SlotSectors,
 }
 
 /// Location of the array's data on its members.
@@ -170,21 +170,21 @@ impl Array {
                 let placement = geometry.placement(position.full_stripe);
                 let sector = position.sector.0;
                 let slots = [Some(position.slot), Some(placement.p), placement.q];
-                let place = |slot| Place { slot, sector };
+                let place = |slot| SlotSector { slot, sector };
                 let places = slots.into_iter().flatten().map(place).collect();
                 Column { number: sector, data: position.slot, places }
             }
             Layout::Mirrors(mirrors) => {
-                let place = |copy: weft_engine::layout::mirrors::Copy| Place {
+                let place = |copy: weft_engine::layout::mirrors::Copy| SlotSector {
                     slot: copy.slot,
                     sector: copy.sector.0,
                 };
-                let places: Places = mirrors.copies(sector).into_iter().map(place).collect();
+                let places: SlotSectors = mirrors.copies(sector).into_iter().map(place).collect();
                 Column { number: array_sector, data: places[0].slot, places }
             }
             Layout::Striped(striped) => {
                 let extent = striped.locate(sector);
-                let place = Place { slot: extent.slot, sector: extent.sector.0 };
+                let place = SlotSector { slot: extent.slot, sector: extent.sector.0 };
                 let places = std::iter::once(place).collect();
                 Column { number: array_sector, data: extent.slot, places }
             }
@@ -199,10 +199,10 @@ impl Array {
     /// The places of a column, a set of sectors that have to agree: with parity one sector at every
     /// slot, otherwise each copy of one array sector.
     #[must_use]
-    pub fn places(&self, column: u64) -> Places {
+    pub fn places(&self, column: u64) -> SlotSectors {
         match &self.layout {
             Layout::Parity(geometry) => {
-                let place = |slot| Place { slot: Slot(slot), sector: column };
+                let place = |slot| SlotSector { slot: Slot(slot), sector: column };
                 (0..geometry.members()).map(place).collect()
             }
             Layout::Mirrors(_) | Layout::Striped(_) => self.column(column).places,
@@ -311,7 +311,7 @@ mod tests {
                 assert_eq!((column.number, column.data), (sector, column.places[0].slot));
                 let slots: BTreeSet<Slot> = column.places.iter().map(|it| it.slot).collect();
                 assert_eq!(slots.len(), column.places.len(), "{options:?}: {column:?}");
-                for Place { slot, sector: at } in column.places {
+                for SlotSector { slot, sector: at } in column.places {
                     assert!(taken.insert((slot, at)), "{options:?}: sector {sector}");
                     assert!(at < options.data_of(slot.index()).0, "{options:?}: {sector}");
                     assert_eq!(array.array_sector(slot, at), Some(sector), "{options:?}");

@@ -15,10 +15,10 @@ use super::{View, Violation};
 pub(super) const NAME: &str = "I20 bits before data";
 
 /// A run of sectors on a disk: disk number, first sector, count.
-pub(super) type Place = (usize, u64, u64);
+pub(super) type DiskRange = (usize, u64, u64);
 
 /// Sectors of a disk that a write would change. Sectors that keep their content are left out.
-fn changed(view: View<'_>, (disk, at, count): Place, bytes: &[u8]) -> Vec<u64> {
+fn changed(view: View<'_>, (disk, at, count): DiskRange, bytes: &[u8]) -> Vec<u64> {
     let before = view.disks[disk].peek(at, count);
     let len = bytes.len() / count as usize;
     let contents = before.chunks_exact(len).zip(bytes.chunks_exact(len));
@@ -32,7 +32,7 @@ fn changed(view: View<'_>, (disk, at, count): Place, bytes: &[u8]) -> Vec<u64> {
 /// bitmap counts as in sync wherever no bit is set.
 pub(super) fn before_data(
     view: View<'_>,
-    (disk, at, count): Place,
+    (disk, at, count): DiskRange,
     bytes: &[u8],
     found: &mut Vec<Violation>,
 ) {
@@ -75,7 +75,7 @@ pub(super) fn before_clear(
     view: View<'_>,
     (disk, at): (usize, u64),
     bytes: &[u8],
-    outstanding: impl Iterator<Item = (Token, Place)>,
+    outstanding: impl Iterator<Item = (Token, DiskRange)>,
     found: &mut Vec<Violation>,
 ) {
     let chunks = view.record.cleared_by(&view.disks[disk], disk, at, bytes);

@@ -40,7 +40,7 @@ struct Write {
     /// Device number, in superblocks, of the disk that is written, recorded at submission.
     number: Option<u32>,
     /// Disk and sectors of the write.
-    place: bits::Place,
+    place: bits::DiskRange,
     /// Column of the first sector.
     column: u64,
     /// Whether I5 covers the write: it is a client's, or changes the content of the member.

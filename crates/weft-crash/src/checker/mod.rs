@@ -55,7 +55,7 @@ pub use single_flight::SingleFlight;
 pub use stale::Stale;
 pub use untouched::Untouched;
 
-use crate::array::{Array, Place};
+use crate::array::{Array, SlotSector};
 use crate::disk::Disk;
 use crate::excuses::Excuses;
 use crate::model::Model;

@@ -18,7 +18,7 @@ use weft_engine::layout::geometry::Placement;
 use weft_parity::Parity;
 use weft_units::{Sectors, Slot};
 
-use super::{Array, Place, Record, View, Violation};
+use super::{Array, Record, SlotSector, View, Violation};
 use crate::crash::Judged;
 use crate::disk::Disk;
 
@@ -100,7 +100,7 @@ impl<'a> Media<'a> {
     /// Whether more strips of a column are missing, bad or unreadable than the level survives. No
     /// resync can make the rest of such a column agree.
     fn is_lost(&self, column: u64) -> bool {
-        let reads = |place: &&Place| {
+        let reads = |place: &&SlotSector| {
             let Some(disk) = self.members[place.slot.index()] else { return false };
             let strip = self.array.read_as_one(place.sector);
             let first = self.array.data_offset[disk].0;
@@ -118,7 +118,7 @@ impl<'a> Media<'a> {
     /// Whether the parity of a column is right, or its copies agree. `None` if the column holds
     /// only zeros, or if too much of it is missing or bad to compare the rest.
     pub(super) fn look(&self, column: u64) -> Option<bool> {
-        let read = |place: &Place| {
+        let read = |place: &SlotSector| {
             let disk = self.members[place.slot.index()]?;
             if self.record.is_bad(disk, place.sector) {
                 return None;

@@ -4,7 +4,7 @@
 use weft_engine::{SyncAction, Verb};
 use weft_ondisk::Level;
 
-use crate::array::Place;
+use crate::array::SlotSector;
 use crate::{Rig, chunk_kib};
 
 /// Number of 4 KiB blocks that are written: four units of a sync.
@@ -45,7 +45,7 @@ fn rot(rig: &mut Rig, block: u64, nth: usize, byte: u8) {
 fn copies(rig: &Rig, block: u64) -> Vec<Vec<u8>> {
     let sectors = block * 8..block * 8 + 8;
     let places = sectors.flat_map(|sector| rig.array.column(sector).places);
-    let content = |place: Place| {
+    let content = |place: SlotSector| {
         let disk = usize::from(place.slot.0);
         rig.disks[disk].peek(rig.array.data_offset[disk].0 + place.sector, 1)
     };

@@ -11,7 +11,7 @@ use weft_engine::assemble::{Assembly, SlotState};
 use weft_units::Slot;
 
 use super::World;
-use crate::array::Place;
+use crate::array::SlotSector;
 use crate::checker::Record;
 use crate::suspects::Suspects;
 use crate::violation::Violation;
@@ -20,8 +20,8 @@ use crate::violation::Violation;
 type Found = Vec<(Slot, Vec<u8>)>;
 
 impl World {
-    fn copies(&self, column: u64, disk_of: impl Fn(Place) -> Option<usize>) -> Found {
-        let read = |place: Place| {
+    fn copies(&self, column: u64, disk_of: impl Fn(SlotSector) -> Option<usize>) -> Found {
+        let read = |place: SlotSector| {
             let disk = disk_of(place).filter(|disk| !self.is_bad(*disk, place.sector))?;
             let at = place.sector + self.array.data_offset[disk].0;
             Some((place.slot, self.disks[disk].peek(at, 1)))
@@ -107,7 +107,7 @@ impl World {
     /// Compares the copies of one suspect sector again; see [`World::look_again`].
     pub(super) fn look_again_at_copies(&mut self, column: u64) {
         let unrecorded = self.unrecorded();
-        let disk_of = |place: Place| self.disk_read(place.slot, place.sector, &unrecorded);
+        let disk_of = |place: SlotSector| self.disk_read(place.slot, place.sector, &unrecorded);
         let copies = self.copies(column, disk_of);
         if !differences(&copies).is_empty() || self.is_written_to(column) {
             return;

@@ -7,7 +7,7 @@ use weft_engine::assemble::{Assembly, SlotState};
 use weft_units::{ByteRange, Sectors, Slot};
 
 use super::World;
-use crate::array::Places;
+use crate::array::SlotSectors;
 use crate::model::Why;
 use crate::options::Options;
 use crate::payload::PayloadMode;
@@ -310,7 +310,7 @@ impl World {
 }
 
 /// Data sectors of the places: the first one, and all others that differ from it.
-fn sectors_of(places: &Places) -> impl Iterator<Item = u64> {
+fn sectors_of(places: &SlotSectors) -> impl Iterator<Item = u64> {
     let mut rest = places.iter().map(|place| place.sector);
     let first = rest.next();
     first.into_iter().chain(rest.filter(move |sector| Some(*sector) != first))
