@@ -1,10 +1,11 @@
 //! Runner of the grid: `cargo xtask grid`.
 //!
 //! A line of the grid is one job on one array, with weft's settings and with md's. The example
-//! prints the lines in which weft loses, worst first, then the geometric means by defaults and with
-//! equal chunks, and the history of the bounds. It fails if a line loses more than the bounds of
-//! `experiments/grid.toml` allow without being listed there, loses more than listed, or is listed
-//! and no longer loses. With `--chunks` it prints the effect of other chunk sizes, and never fails.
+//! prints the lines in which weft loses, worst first, then the geometric means with default
+//! settings and with equal chunk sizes, and the history of the bounds. It fails if a line loses
+//! more than the bounds of `experiments/grid.toml` allow without being listed there, loses more
+//! than listed, or is listed and no longer loses. With `--chunks` it prints the effect of other
+//! chunk sizes, and never fails.
 
 use std::process::ExitCode;
 

@@ -1,11 +1,12 @@
 //! Change of a case from one set to another: its size, its interval, and the smallest change that
 //! the runs could detect.
 //!
-//! A change and its interval are of one estimate. With several runs on both sides it is the ratio
-//! of the geometric means: paired if both sets have the same seeds, Welch's otherwise. A value of
-//! 0 or less has no logarithm: the change is then the difference of the arithmetic means, as it is
-//! where a side has a single run, as the script compare.rb of patch 001 (IO-less dirty throttling)
-//! counted it. A change from a mean of 0 has no percentage; it is the difference itself.
+//! A change and its interval come from one estimate. With several runs on both sides, the estimate
+//! is the ratio of the geometric means: paired if both sets have the same seeds, Welch's otherwise.
+//! It is the difference of the arithmetic means if a side has a single run, as in the script
+//! compare.rb of patch 001 (IO-less dirty throttling), or if a run has a value of 0 or less, which
+//! has no logarithm. A change from a mean of 0 has no percentage and is given as the difference
+//! itself.
 
 use super::matched::Cell;
 use crate::statistics::{
@@ -15,17 +16,17 @@ use crate::statistics::{
 /// The change of a case against the first set.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Change {
-    /// Change in percent of the first set; `None` from a mean of 0.
+    /// Change in percent of the first set; `None` if the mean of the first set is 0.
     pub percent: Option<f64>,
     /// Difference of the arithmetic means, in the unit of the metric.
     pub difference: f64,
-    /// 95 % interval, where both sets have several runs: of `percent` or, from a mean of 0, of
-    /// `difference`.
+    /// 95 % interval of `percent` or, if the mean of the first set is 0, of `difference`; `None`
+    /// unless both sets have several runs.
     pub interval: Option<(f64, f64)>,
     /// Smallest change, up or down, that runs of this number and this scatter would detect, in the
     /// unit of the interval.
     pub would_see: Option<f64>,
-    /// Whether the interval is that of pairs: runs with the same seeds.
+    /// Whether the interval is that of paired runs, which have the same seeds.
     pub is_paired: bool,
     /// Whether a run has a value of 0 or less, so that there is no ratio of runs.
     pub has_zeros: bool,
@@ -76,7 +77,8 @@ impl Change {
         self.interval.map(|(low, high)| low > 0.0 || high < 0.0)
     }
 
-    /// The change in percent; from a mean of 0 it is infinite, or 0 if the other mean is 0 too.
+    /// The change in percent, by which cases are sorted. A change from a mean of 0 counts as
+    /// infinite, with its sign, or as 0 if the other mean is 0 too.
     #[must_use]
     pub fn rank(&self) -> f64 {
         self.percent.unwrap_or(if self.difference == 0.0 {
@@ -92,8 +94,8 @@ impl Change {
         self.percent.map(|percent| percent / 100.0 + 1.0).filter(|ratio| *ratio > 0.0)
     }
 
-    /// Whether the case is worse by more than `percent`, with its whole interval beyond that. Any
-    /// change from a mean of 0 is more than that.
+    /// Whether the case is worse by more than `percent`: its whole interval lies beyond `percent`.
+    /// A change from a mean of 0 exceeds any `percent`, so its interval need only exclude 0.
     #[must_use]
     pub fn is_worse_by(&self, percent: f64, lower_is_better: bool) -> bool {
         let Some((low, high)) = self.interval else { return false };

@@ -1,8 +1,8 @@
 //! Search of a folder for runs of any format.
 //!
-//! A folder with `vmstat-end` is a run, and so is a folder with `params.json` and `summary.json`;
-//! each job of an output of fio is one. The path of a run below the argument names its case, and a
-//! folder named `run` and a number is a repeat of the same case.
+//! A folder with `vmstat-end` is a run, and so is a folder with `params.json` and `summary.json`.
+//! Each job in an output of fio is a run of its own. The path of a run below the argument names its
+//! case, and a folder named `run` and a number is a repeat of the same case.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -71,11 +71,11 @@ pub struct Copies {
     pub set: String,
     /// Path of the run that counts.
     pub counts: PathBuf,
-    /// Path of the run that does not.
+    /// Path of the copy, which does not count.
     pub copy: PathBuf,
-    /// Seed that both have; `None` if they have equal bytes.
+    /// Seed that both runs have; `None` if the runs are copies because their bytes are equal.
     pub seed: Option<u64>,
-    /// Whether their results are the same.
+    /// Whether both runs have the same results.
     pub is_same: bool,
 }
 

@@ -202,7 +202,7 @@ pub fn lower_is_better(metric: &str) -> bool {
     }
 }
 
-/// Metrics by which runs are compared unless another is named: of `/proc/vmstat`, weft and fio.
+/// Default metrics of a comparison, in this order: of `/proc/vmstat`, of weft and of fio.
 const USUAL: [&str; 3] = ["nr_written", "throughput", "bw_bytes"];
 
 /// Number of similar metrics that an error names.
@@ -243,7 +243,8 @@ fn of_arguments(found: Vec<(&Path, Found)>) -> Vec<RunSet> {
     });
     let sets = names.into_iter().zip(found).map(|(name, (_, found))| {
         let of = |run: Run| {
-            // Two lone folders of snapshots with any names are two runs of one case.
+            // If each argument is a single folder of snapshots without fields in its name, the
+            // folders are runs of one case.
             let case = if alone { "run".to_owned() } else { run.case_below(blank) };
             (plain(&case), run)
         };
@@ -257,7 +258,7 @@ fn split(found: Vec<(&Path, Found)>, by: By) -> Result<Vec<RunSet>, CompareError
     let mut sets: Vec<RunSet> = Vec::new();
     let mut seen = BTreeSet::new();
     for run in found.into_iter().flat_map(|(_, found)| found.runs) {
-        // A run that two patterns of a shell matched counts once.
+        // A run that is named twice, by two patterns of the shell for example, counts once.
         if !seen.insert(fs::canonicalize(&run.path).unwrap_or_else(|_| run.path.clone())) {
             continue;
         }
