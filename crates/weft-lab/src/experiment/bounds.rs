@@ -24,7 +24,7 @@ pub(super) struct Bound {
     pub(super) found: u64,
     /// Smallest and largest legal value.
     pub(super) range: [u64; 2],
-    /// Unit of which the number must be a multiple.
+    /// Step of the legal values: the number must be a multiple of it.
     pub(super) step: u64,
 }
 

@@ -1,14 +1,14 @@
 //! Calibration: model parameters with which the baseline reproduces its published figures.
 //!
 //! A parameter of the drive is found by bisection so that the *baseline* column of a row measures
-//! the figure published for it. Of the published figures, the fit is given those of baselines only
-//! ([`Figures`]), and it runs no other column. The parameter that was found is written into the
-//! experiment's text and stays there: runs of rows use the written value.
+//! the figure published for it. A fit reads the published figures of baselines only ([`Figures`]),
+//! and runs no other column. The parameter that was found is written into the experiment's text and
+//! stays there: runs of rows use the written value.
 //!
 //! Runs scatter with their seeds, and so do fitted parameters. A parameter is therefore fitted
 //! [`FITS`] times, each time by runs with other seeds, and the written value holds if it lies in
-//! the 95 % interval of the fits. During a fit the parameters listed before it have the values of
-//! the text, and those listed after it are not applied.
+//! the 95 % interval of the fits. While a parameter is fitted, the parameters listed before it have
+//! the values of the text, and the parameters listed after it are not applied.
 //!
 //! A fit is made at one size of runs, and at another size the baseline may miss its published
 //! figure. Every report therefore checks this on its own runs ([`Fit::is_met`]): a row has no
@@ -42,7 +42,8 @@ pub struct Fit {
     cases: String,
     /// Meaning of the parameter.
     pub about: String,
-    /// Name of the row, as printed, with the baseline that the parameter is fitted to.
+    /// Name, as printed, of the row to which the parameter is fitted; the fit uses the baseline of
+    /// the row.
     pub row: String,
     low: f64,
     high: f64,
@@ -80,8 +81,8 @@ pub const FITS: u64 = 3;
 const NEXT_SEEDS: u64 = 1 << 32;
 
 impl Fit {
-    /// Whether runs of the baseline reproduce its published figure: it lies within their scatter,
-    /// or their mean is within 2 % of it.
+    /// Whether runs of the baseline reproduce its published figure: the 95 % interval of their mean
+    /// covers the figure, or lies within 2 % of it.
     pub(super) fn is_met(published: f64, measured: &Estimate) -> bool {
         let Estimate { value, low, high, count } = *measured;
         let [value, low, high] = [value, low, high].map(|of| of / published);
@@ -136,7 +137,7 @@ impl Fit {
 }
 
 impl Calibrated {
-    /// Summary of the fits; `found` has two or more.
+    /// Summary of the fits in `found`, two at least.
     pub(super) fn of(fit: Fit, found: Vec<Fitted>) -> Result<Self, ExperimentError> {
         let parameters: Vec<f64> = found.iter().map(|found| found.parameter).collect();
         Ok(Self { fit, scatter: mean(&parameters)?, found })

@@ -1,5 +1,5 @@
-//! Controls: comparisons that show that the patch makes the difference, and that a difference would
-//! be seen.
+//! Controls: comparisons that show that the patch causes the measured effect, and that the runs
+//! detect an effect of its size.
 //!
 //! Most controls compare two things in one case of an experiment, by one judgement ([`is_one`]):
 //!
@@ -10,15 +10,15 @@
 //! | the patch itself | baseline | patched, *other seeds* | told apart, and by more than 2 % |
 //! | inverted | patched | baseline | worse |
 //!
-//! The second column has other seeds where the same seeds would make the two equal to the bit:
-//! there would be nothing to judge. A result of "the same" has weight because the same number of
-//! runs tells the patch itself apart.
+//! The second column has other seeds wherever equal seeds would give runs that are equal to the bit
+//! and prove nothing. A result of "the same" is meaningful because the same number of runs tells
+//! the patch itself apart.
 //!
-//! The *no-op patch* is judged in every row: the baseline stands in both columns, with other seeds
-//! in the second. It must differ where the row claims a size, must not agree where the band
-//! excludes "no effect", and must agree where the band is "no effect". A rule of judgement that
-//! passes a patch that does nothing does not hold. Controls are judged from [`VERDICT_RUNS`] runs
-//! on, as rows are.
+//! The *no-op patch* is judged in every row: both columns are the baseline, the second with other
+//! seeds. Its verdict must be "differs" in rows that claim a size, must not be "agrees" in rows
+//! with a band that excludes "no effect", and must be "agrees" in rows with the band "no effect".
+//! The rules of judgement fail this control if they pass a patch that does nothing. Controls are
+//! judged from [`VERDICT_RUNS`] runs on, as rows are.
 //!
 //! Source   experiments.md §4 (8), statement 31
 
@@ -118,7 +118,8 @@ impl Control {
             MustBe::In(Band::Inside { low, high }) => {
                 low <= self.ratio.low && self.ratio.high <= high
             }
-            // Of forty intervals of 95 %, one excludes no effect on the side of its band by chance.
+            // By chance, one in forty intervals of 95 % excludes "no effect" on the side of its
+            // band.
             MustBe::Rows { kind: NoOpRows::Claims, right, of } => right + of / 20 >= of,
             MustBe::Rows { right, of, .. } => right == of,
         }

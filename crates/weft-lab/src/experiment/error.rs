@@ -20,7 +20,7 @@ pub enum ExperimentError {
         /// Names of all experiments.
         expected: String,
     },
-    /// The text of an experiment is not TOML of this form.
+    /// The text of an experiment is not TOML, or does not have the form of an experiment.
     #[error("experiment: {0}")]
     Text(String),
     /// The file of an experiment cannot be read.
@@ -43,7 +43,7 @@ pub enum ExperimentError {
         /// Error in the text of the file.
         source: Box<ExperimentError>,
     },
-    /// A field has a value that no run can be made of.
+    /// A field has a value with which no run is possible.
     #[error("experiment {patch}: {field}: found {found}, expected {expected}")]
     Value {
         /// Patch number of the experiment.

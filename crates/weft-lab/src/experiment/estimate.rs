@@ -36,7 +36,7 @@ pub fn estimate(
         let is_control = |job: &&Job| controls && Some(job.of.0) == control;
         let columns: BTreeSet<&str> =
             of_it.iter().filter(is_control).map(|job| job.of.1.as_str()).collect();
-        // The patch that does nothing runs the baseline of every row twice.
+        // The control "no-op patch" runs the baseline of every row twice.
         let baselines: BTreeSet<(&str, &str)> = known.text.row.iter().flat_map(baselines).collect();
         let is_baseline = |(case, column, _): &(usize, String, u64)| {
             controls && baselines.contains(&(known.text.case[*case].name.as_str(), column.as_str()))
@@ -62,6 +62,6 @@ pub fn estimate(
         let more = load.work(effort.size) / load.work(Size::Quick);
         took[nth].as_secs_f64() * more * effort.runs as f64 * times[nth]
     });
-    // The whole gains from several cores as much as the probe does.
+    // The estimate assumes that all runs gain as much from several cores as the probe did.
     Ok(whole.mul_f64(of_all / of_probe.max(f64::MIN_POSITIVE)))
 }

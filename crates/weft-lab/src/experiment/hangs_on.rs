@@ -19,10 +19,10 @@ use crate::statistics::Band;
 pub(super) struct Chosen {
     /// The value that was chosen, and the one that it replaced.
     value: String,
-    /// Beginning of the names of the cases that have it; empty for all cases.
+    /// Prefix of the names of the cases that use the value; empty for all cases.
     #[serde(default)]
     cases: String,
-    /// Columns that have it; empty for all columns.
+    /// Columns that use the value; empty for all columns.
     #[serde(default)]
     pub(super) columns: Vec<String>,
 }

@@ -1,8 +1,9 @@
 //! Measurement of a published row: ratio of paired runs, interval and verdict.
 //!
-//! A row compares two columns run by run: runs of a pair share their seed. A row with two cases
-//! divides the ratio in one by the ratio in the other. A row marked exact must be exact in every
-//! run. A verdict needs [`VERDICT_RUNS`] runs of each column; with fewer a row has figures alone.
+//! A row compares two columns run by run: runs of a pair share their seed. A row with a second case
+//! compares the ratio in its own case with the ratio in the second one. A row marked exact must
+//! have the published figures in every run. A verdict needs [`VERDICT_RUNS`] runs of each column; a
+//! row with fewer runs has figures and no verdict.
 
 use super::error::ExperimentError;
 use super::metric::Metric;
@@ -35,12 +36,12 @@ pub struct Measured {
     pub no_magnitude: String,
 }
 
-/// One of the two things that a row compares.
+/// One side of the comparison that a row makes: a column or, in a row of two cases, a case.
 #[derive(Clone, Debug)]
 pub struct Side {
     /// Name of the column, or of the case if the row compares two cases.
     pub name: String,
-    /// Values run by run; for a row of two cases, the ratios in one of them.
+    /// Values run by run; in a row of two cases, the ratios patched/baseline in this case.
     pub runs: Vec<f64>,
     /// Mean of all runs, with its interval.
     pub mean: Estimate,
@@ -157,7 +158,7 @@ impl Measured {
         if reasons.is_empty() {
             reasons.push("not known".to_owned());
         }
-        // The sentence of `excludes` completes a reason, and is none by itself.
+        // The text of `excludes` only adds to other reasons.
         reasons.extend(self.excludes());
         reasons.join("; ")
     }

@@ -3,7 +3,7 @@
 //! An experiment is a text in `experiments/`, with its bands; every report contains the hash of the
 //! text. Each row compares two *columns*, which are ways to tune a simulated machine, in a *case*,
 //! which is a load in given circumstances. The columns are usually the machine before the patch and
-//! with it. Run `r` has the seed `base + r` in every column, so platters stand in the same place,
+//! with it. Run `r` has the seed `base + r` in every column, so platters start at the same angle,
 //! clients issue the same requests, and only the column differs.
 //!
 //! | part | file |
@@ -131,7 +131,7 @@ pub struct Outcome {
     pub rows: Vec<Measured>,
     /// Comparisons beside the rows, without a published figure and without a claim.
     pub beside: Vec<Measured>,
-    /// weft's own policies in every quantity that the patch was for.
+    /// Judgements of weft's own policies, by every quantity that the patch was to improve.
     pub own_policies: Vec<OwnPolicy>,
     /// Cases, in the order of the text, without those that no row needs.
     pub cases: Vec<CaseRuns>,
@@ -533,8 +533,8 @@ impl Outcome {
         self.rows.iter().all(|row| row.verdict().is_some())
     }
 
-    /// The row that sums up the patch: the count of cases, else the first row with a published
-    /// figure, else the first row.
+    /// The row that sums up the patch: the first row that claims a count of cases, else the first
+    /// row with a published figure, else the first row.
     #[must_use]
     pub fn headline(&self) -> Option<&Measured> {
         let count = self.rows.iter().find(|measured| measured.row.kind == ClaimKind::Count);
@@ -554,16 +554,16 @@ impl Outcome {
         rows.filter(|row| !row.note.is_empty()).map(|row| (row, row.note.as_str()))
     }
 
-    /// Rows in which weft's own column was run: published rows, and comparisons of throughput
-    /// beside them. Each with the results of that column.
+    /// Rows in which weft's own column was run, each with the results of that column: published
+    /// rows, and comparisons of throughput beside them.
     pub fn own(&self) -> impl Iterator<Item = (&Measured, &Beyond)> {
         let beside = self.beside.iter().filter(|row| row.row.metric == Metric::Throughput);
         self.rows.iter().chain(beside).filter_map(|row| Some((row, row.beyond.as_ref()?)))
     }
 
-    /// Row in which weft's own column does worst against the better of baseline and patched, judged
-    /// by the unfavourable end of the interval: one of the rows of [`Outcome::own`] that have a
-    /// single case. `None` if [`Outcome::own`] has fewer than two rows.
+    /// The row of [`Outcome::own`] with a single case in which weft's own column does worst. It is
+    /// compared with the better of baseline and patched, by the unfavourable end of the interval.
+    /// `None` if [`Outcome::own`] has fewer than two rows.
     #[must_use]
     pub fn worst_own(&self) -> Option<(&Measured, &Beyond)> {
         self.own().nth(1)?;

@@ -1,8 +1,8 @@
-//! Judgement of weft's own policies, by every quantity that the patch was for.
+//! Judgement of weft's own policies, by every quantity that the patch was to improve.
 //!
 //! A policy of weft's own is *beyond* a patch if it is better in some quantity and worse in none. A
-//! quantity is a metric in a case; the policy's column is compared with the column that is best in
-//! it, of those that the text names. Thus a gain in throughput does not hide longer waits.
+//! quantity is a metric in a case. In each quantity the policy's column is compared with the best
+//! of the columns that the text names, so a gain in throughput does not hide longer waits.
 
 use serde::Deserialize;
 
@@ -18,9 +18,9 @@ use crate::statistics::{Estimate, VERDICT_RUNS, ratio};
 pub(super) struct OwnText {
     /// Column that has the policy.
     pub(super) column: String,
-    /// Columns that it is compared with.
+    /// Columns that the policy is compared with.
     pub(super) against: Vec<String>,
-    /// Metrics that the patch was for, in every case that has them.
+    /// Metrics that the patch was to improve; a case is judged by those that it measures.
     pub(super) metrics: Vec<Metric>,
 }
 
@@ -42,7 +42,7 @@ pub struct Quantity {
     pub metric: Metric,
     /// Name of the best of the other columns.
     pub best: String,
-    /// Ratio of the policy's column to that column.
+    /// Ratio of the policy's column to the best other column.
     pub to_best: Estimate,
 }
 
@@ -51,7 +51,8 @@ pub struct Quantity {
 pub enum Answer {
     /// The whole interval is better by more than 1 %.
     Better,
-    /// Neither better nor worse, or not told apart by these runs.
+    /// The interval does not lie wholly beyond 1 % on either side: the columns are equal, or these
+    /// runs cannot tell them apart.
     Same,
     /// The whole interval is worse by more than 1 %.
     Worse,

@@ -24,7 +24,7 @@ pub struct Circumstance {
     /// Lines of TOML that replace keys of the drive's model.
     #[serde(default)]
     drive: String,
-    /// Knobs of every column, overridden by those of the column.
+    /// Knobs for every column; a column's own knobs override them.
     #[serde(default)]
     knobs: Vec<String>,
     /// Time of dbench's operations in percent, for loads that have them.

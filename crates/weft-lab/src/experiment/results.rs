@@ -1,13 +1,13 @@
 //! Result files of every run: parameters, samples, summary.
 //!
 //! ```text
-//! DIR/CASE/COLUMN/RUN/params.json    what was run: knobs, drive, load, seed, hash of the experiment
-//!                     samples.csv    how it went, in steps of 100 ms
-//!                     summary.json   what was measured
+//! DIR/CASE/COLUMN/RUN/params.json    knobs, drive, load, seed, hash of the experiment
+//!                     samples.csv    rates over the run, in steps of 100 ms
+//!                     summary.json   metrics of the run
 //! ```
 //!
-//! The name of a case begins with its patch: `000-dd-256`. Runs count from 0, as seeds do. A
-//! directory that is not empty is not touched.
+//! The name of a case begins with its patch: `000-dd-256`. Runs are numbered from 0; run `r` has
+//! the seed `base + r`. A directory that is not empty is not touched.
 
 use std::fs;
 use std::io::{self, Write};

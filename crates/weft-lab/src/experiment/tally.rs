@@ -1,4 +1,4 @@
-//! Counts of verdicts: each published cell counts once, for any number of rows about it.
+//! Counts of verdicts: each published cell counts once, however many rows are about it.
 //!
 //! Rows with a published figure are counted apart from claims without one. A cell with several rows
 //! counts with the worst of their verdicts. A row for which weft's expectation was not written down

@@ -1,6 +1,7 @@
 //! Machine of a run: drives, costs, array and knobs of a column in a case.
 //!
-//! Knobs are set in this order: the column's base, the case's, the machine's, the column's own.
+//! Knobs are set in this order, and later ones override earlier ones: the column's base, the case's
+//! knobs, the machine's, the column's own.
 
 use weft_engine::knobs::SchedulerKind;
 use weft_engine::knobs::{self, Knobs};
@@ -26,8 +27,8 @@ pub(super) struct Hardware {
     pub(super) costs: Costs,
     /// Time of a hop of a flush between threads.
     pub(super) flush_hop: Span,
-    /// Lines of TOML that replace keys of the drive's model in some cases, each after the prefix of
-    /// the names of these cases.
+    /// Lines of TOML that replace keys of the drive's model in some cases: the prefix of the names
+    /// of these cases, and the line.
     pub(super) lines: Vec<(String, String)>,
 }
 
@@ -148,8 +149,8 @@ impl Testbed {
         Ok(Self { parts, pool, host })
     }
 
-    /// JSON that suffices to repeat the run: knobs as `--set` takes them, the drive and the costs
-    /// as the texts that name them.
+    /// JSON that suffices to repeat the run: the knobs in the form of `--set`, all keys of the
+    /// drive's model, and all CPU costs.
     pub(super) fn to_json(&self, case: &Case) -> serde_json::Value {
         let MachineParts { level, model, members, chunk, knobs, costs, flush_hop, .. } =
             &self.parts;
@@ -185,8 +186,8 @@ impl Testbed {
     }
 }
 
-/// The drive of an experiment, without fitted parameters. All runs share one model, and with it the
-/// work of reaching a steady state.
+/// The drive of an experiment, without fitted parameters. All runs share one model, so its steady
+/// state is computed only once.
 pub(super) fn plain_model(text: &Text) -> Result<Model, ExperimentError> {
     model_of(text, &text.machine.model)
 }
@@ -203,7 +204,7 @@ fn pool(text: &Text) -> Result<PoolConfig, ExperimentError> {
         return Err(unknown(text, "machine.kernel", kernel, &names));
     };
     let pages = memory_mib * 256;
-    // The kernel and its programs took about an eighth of a GiB then.
+    // The kernel and its programs are assumed to take an eighth of the memory.
     Ok(PoolConfig::new(kernel, *cpus, pages, pages / 8 * 7))
 }
 

@@ -147,8 +147,8 @@ fn a_file_with_a_mistake_is_refused_by_its_name_and_the_field() {
     assert!(error.contains("found a larger one"), "{error}");
 }
 
-/// Every number of the texts is replaced, one at a time, by a value that makes no sense. Of lines
-/// that differ in their numbers only, as those of cases and rows do, three are enough.
+/// Each number of the texts is replaced, one at a time, by values that make no sense. Among lines
+/// that differ only in their numbers, as in cases and rows, three are tested.
 #[test]
 fn numbers_that_nobody_meant_are_refused_or_run_and_never_panic() {
     let (mut refused, mut taken) = (0, 0);
@@ -217,7 +217,7 @@ fn the_least_of_everything_runs() {
     }
 }
 
-/// The mechanism works, in runs too short to measure its gain.
+/// The patch saves prereads even in runs that are too short to measure its gain.
 #[test]
 fn patch_000_saves_prereads_and_two_runs_are_the_same() {
     let known = only("000", &[0]);
@@ -241,14 +241,14 @@ fn experiments_31_controls_hold_and_the_same_judgement_tells_the_patch() {
         let names: Vec<&str> = controls.iter().map(|control| control.name).collect();
         assert_eq!(names[..4], ["mechanism off", "placebo", "the patch itself", "inverted"]);
         assert!(names.len() > 4 && names[4..].iter().all(|name| *name == "no-op patch"));
-        // Without scatter, as in the case of 001, a difference of 0.3 % is one: the patch that does
-        // nothing is judged where runs differ.
+        // The runs of 001 hardly scatter, so even a difference of 0.3 % between seeds is
+        // significant: the no-op patch is judged by the other two experiments only.
         let judged = if patch == "001" { &controls[..4] } else { &controls };
         for control in judged {
             assert!(control.is_met(), "{patch}: {control:?}");
         }
-        // Twin: the judgement that calls two columns equal tells the patch apart, with the same
-        // number of runs.
+        // Counterpart: the judgement that finds two columns equal does not find the patch equal to
+        // the baseline, with the same number of runs.
         let itself = Control { must_be: MustBe::Same { equal: false }, ..controls[2].clone() };
         assert!(!itself.is_met(), "{patch}: {itself:?}");
     }
@@ -347,7 +347,7 @@ fn experiments_30_a_fit_does_not_see_what_is_to_be_predicted() {
         row.blind();
     }
     assert_eq!(find(&known).to_bits(), seen.to_bits());
-    // Twin: another baseline gives another parameter.
+    // Counterpart: another baseline gives another parameter.
     let row = known.text.row.iter_mut().find(|row| row.of == "fio-4k").unwrap();
     row.published.baseline = Some(13.0);
     assert!(find(&known) > seen, "slower programming than {seen}");
@@ -361,7 +361,8 @@ fn what_was_fitted_makes_the_baseline_come_out() {
         let hardware = known.hardware().unwrap();
         for fit in known.fits() {
             let figure = known.row_of(fit).unwrap().published.baseline.unwrap();
-            // Of the six runs from three seeds, one lies 5 % from the others: two may hold it.
+            // Three runs: one run in six lies 5 % from the others, which is too much for a mean
+            // over two.
             let says = known.says(fit, &hardware, fit.value, quick(3, 11)).unwrap();
             assert!((says / figure - 1.0).abs() < 0.03, "{}: {says}, published {figure}", fit.row);
         }
@@ -572,8 +573,8 @@ fn a_published_cell_counts_once_with_the_worst_of_its_rows() {
     };
     let (first, second) = (all("000", &as_texts), all("004", &as_texts));
     let tally = Tally::of([&first[..], &second[..]]).unwrap();
-    // 9 rows each: 4 and 5 published cells, 4 orders and mechanisms, and one row that is not
-    // counted.
+    // Both experiments together: 4 + 5 published cells, 4 claims of an order or a mechanism, and
+    // one row that is not counted.
     let figures = Counts { agree: 8, otherwise: 1, ..Counts::default() };
     let claims = Counts { agree: 4, ..Counts::default() };
     assert_eq!(tally, Tally { figures, claims, uncounted: 1 });
@@ -644,7 +645,7 @@ fn fewer_runs_than_ten_have_figures_and_no_verdict() {
     assert!((nine.ratio.value - ten.ratio.value).abs() < 0.001, "{:?}", nine.ratio);
     assert_eq!(nine.reason(), "", "what is said of a verdict is not said without one");
     assert!(Tally::of([&[ten, nine.clone()][..]]).is_none());
-    // A row without a size says so by any number of runs.
+    // A row without a magnitude gives the reason for that, however few its runs.
     row.no_magnitude = "not calibrated".into();
     assert_eq!(of(&case, &row).reason(), "no magnitude: not calibrated");
     assert_eq!(NO_VERDICTS, format!("verdicts need {VERDICT_RUNS} runs: --runs {VERDICT_RUNS}"));
@@ -768,7 +769,8 @@ fn no_cell_of_001_is_worse_with_weft_s_own_throttling_than_with_the_better_of_bo
         // The whole interval lies above -1 %.
         assert_eq!(ratio.low > 0.99, holds, "{column} to {better}: {ratio:?}, {}", row.row);
     }
-    // Writers are equal; a wait lasts a second at most, longer if a hundred jumps take that long.
+    // Writers progress equally. A wait is limited to 1.5 s, or to 6 s with a hundred writers,
+    // between which the arm has to jump.
     for case in &found.cases {
         let of = |metric| case.mean("weft", metric).unwrap();
         let longest = if case.name.ends_with("100dd") { 6000.0 } else { 1500.0 };

@@ -1,6 +1,6 @@
 //! Metrics of `dbench`: throughput, and the latencies of `Flush` and `WriteX`.
 //!
-//! Its throughput counts reads and writes of all clients. The two operations that wait for the
+//! The throughput counts reads and writes of all clients. The two operations that wait for the
 //! disks are `Flush` and, with `-s`, `WriteX`.
 
 use serde::Deserialize;
@@ -137,7 +137,7 @@ fn journal_level() -> u8 {
     Mount::default().journal_level
 }
 
-/// Number of flush requests that the flush order checker examined. It finds no violation.
+/// Number of flush requests that the flush order checker examined, all of them without a violation.
 ///
 /// # Panics
 /// The engine answered a flush too early.

@@ -5,8 +5,8 @@
 //! `JBOD-10HDD-thresh=100M/xfs-10dd-1M-24p-16384M-100M:10-X` are ten disks with a limit of 100 MiB,
 //! XFS, ten `dd`s on each with blocks of 1 MiB, 24 CPUs, 16 GiB, `dirty_bytes` of 100 MiB and the
 //! background ratio at its default. Kernel, `HZ` and the link that disks share are settings
-//! (`HostSettings`); the drive is the machine's. Each disk is a volume of its own, and the queues
-//! of the disks are those of the load ([`DirtyLimit`]), not of the column.
+//! (`HostSettings`); the drive is that of the machine. Each disk is a volume of its own, and the
+//! queues of the disks are those of the load ([`DirtyLimit`]), not of the column.
 //!
 //! Source   writeback.md §4.2
 
@@ -91,8 +91,8 @@ impl Cell {
     }
 }
 
-/// Memory of the machine that a cell names. Names round it up to a power of two; the 8-CPU box
-/// reported 2942 MiB elsewhere.
+/// Memory of the machine of a cell. `printed` is the size in the cell's name, which is rounded up
+/// to a power of two; the machine with 8 CPUs has 2942 MiB, as it reported elsewhere.
 fn memory_of(cpus: u32, printed: Bytes) -> Bytes {
     if (cpus, printed) == (8, Bytes::mib(4096)) { Bytes::mib(2942) } else { printed }
 }

@@ -1,8 +1,8 @@
 //! Metrics of fio jobs and of isolated writes.
 //!
-//! Clones of one job with direct I/O each keep that many requests in flight. In the published job
-//! of patch 004 all clones begin at the start of the device; another case gives each clone a part
-//! of its own.
+//! The clones of one job use direct I/O, and each keeps `depth` requests in flight. In the
+//! published job of patch 004 all clones begin at the start of the device; another case gives each
+//! clone a part of its own.
 //!
 //! Isolated writes are issued one after the other, each to stripes that were not touched before, so
 //! the bytes that members transfer for each write are exact.
@@ -179,7 +179,7 @@ impl Measure for Isolated {
         let pace = Pace { think: PAUSE, ..Pace::depth(1) };
         let pid = machine.add_with(|pid| Box::new(Job::new(pid, pace, Box::new(asks))));
         let mut series = Series::default();
-        // The first write also causes writes of superblocks: it is not counted.
+        // The first write is not counted, because it also causes writes of superblocks.
         let done = |machine: &Machine| machine.process::<Job>(pid).found(RequestOp::Write).requests;
         let mut answered = Time(0);
         while done(&machine) == 0 && answered < TIME_MAX {
@@ -198,12 +198,12 @@ impl Measure for Isolated {
     }
 }
 
-/// Pause between two isolated writes: longer than a disk takes for one, shorter than the time after
-/// which an idle array becomes clean.
+/// Pause between two isolated writes: longer than a disk takes for a write, and shorter than the
+/// time after which an idle array becomes clean.
 const PAUSE: Span = Span::millis(50);
 
-/// Distance in blocks between two isolated writes, a prime number: no two writes share a full
-/// stripe, and they change members chunk by chunk.
+/// Distance in blocks between two isolated writes. As the distance is a large prime number, no two
+/// writes share a full stripe, and the writes reach all members.
 const APART: u64 = 7919;
 
 /// Limit of the block size: a request of 32 MiB, the largest that a client of NBD may send.

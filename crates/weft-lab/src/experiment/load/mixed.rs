@@ -53,8 +53,8 @@ impl Measure for Mixed {
         bounds
     }
 
-    /// Bytes of a volume of which the front half has room for the data of `dd`, and the rear half
-    /// as much for the writers.
+    /// Bytes of a volume with room for the data of `dd` in its front half, and a rear half of equal
+    /// size for the writers.
     fn bytes(&self, _: ArrayText) -> u128 {
         self.mib.most() * 2 * (1 << 20) + (8 << 10)
     }

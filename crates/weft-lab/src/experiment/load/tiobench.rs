@@ -51,7 +51,7 @@ impl Measure for Tiobench {
     }
 
     fn bounds(&self) -> Vec<Bound> {
-        // Each thread has at least one block of the smallest amount.
+        // Even with the smallest amount, each thread has at least one block.
         let least = [self.mib.quick, self.mib.default, self.mib.full].into_iter().min();
         let block = self.block_kib.iter().max().map_or(1, |kib| kib.saturating_mul(1 << 10).max(1));
         let threads_max = (least.unwrap_or(0).saturating_mul(1 << 20) / block).min(64);
