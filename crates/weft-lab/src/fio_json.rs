@@ -63,8 +63,8 @@ pub struct DirectionResult {
 }
 
 impl DirectionResult {
-    /// Adds a request of `length` bytes with its latencies: `submission` from the time it was due
-    /// to its submission, `completion` from there to its end.
+    /// Adds a request of `length` bytes with its latencies: `submission` lasts from its due time to
+    /// its submission, `completion` from its submission to its completion.
     pub fn record(&mut self, length: Bytes, submission: Span, completion: Span) {
         self.bytes = Bytes(self.bytes.0.saturating_add(length.0));
         self.submission.record(submission);
@@ -101,7 +101,7 @@ impl JobResult {
         }
     }
 
-    /// An empty result of a trace or another load that is no job, with fio's default percentiles.
+    /// An empty result of a load other than a job, such as a trace, with fio's default percentiles.
     #[must_use]
     pub fn named(name: &str) -> Self {
         Self {

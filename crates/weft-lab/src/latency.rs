@@ -12,8 +12,8 @@ use weft_units::Span;
 /// Significant digits of a percentile.
 const DIGITS: u8 = 3;
 
-/// Bounds of latency, in nanoseconds, between which requests are counted exactly, as in fio: from 2
-/// ns to 2 s.
+/// Bounds of the classes in which requests are counted by latency, in nanoseconds: from 2 ns to 2
+/// s, as in fio. The counts are exact, unlike percentiles.
 pub const LEVELS_NS: [u64; 31] = {
     const STEPS: [u64; 10] = [2, 4, 10, 20, 50, 100, 250, 500, 750, 1000];
     let mut bounds = [2_000_000_000; 31];

@@ -1,10 +1,10 @@
-//! Non-negative least squares: costs of each kind of work from sums.
+//! Non-negative least squares: the cost of each kind of work, from the total times of mixed work.
 //!
 //! Each observation gives a count for every kind of work and the total time. The solution minimizes
 //! the squared relative error over all observations, with no cost below zero: work never takes
-//! negative time. Of equally good solutions, as when one kind of work is never done without
-//! another, the result is the one that shares the time between them. The search goes coordinate by
-//! coordinate; the problem is strictly convex, so its minimum is unique.
+//! negative time. If several solutions are equally good, because one kind of work is never done
+//! without another, the result is the one that shares the time between the two kinds. The search
+//! goes coordinate by coordinate; the problem is strictly convex, so its minimum is unique.
 //!
 //! Source   C. L. Lawson, R. J. Hanson, "Solving Least Squares Problems", 1974, chapter 23 (the
 //!          problem); V. Franc and others, "Sequential coordinate-wise algorithm for the
@@ -108,7 +108,8 @@ mod tests {
     fn no_cost_is_below_zero_and_what_is_not_done_costs_nothing() {
         let mut observations = observed(&[10.0, 5.0, 1.0], COUNTS);
         for observation in &mut observations {
-            // The row takes less time than its parts: the last kind would need a negative cost.
+            // The observation takes less time than the other kinds of work explain, so the last
+            // kind would need a negative cost.
             observation.took -= 2.0 * observation.counts[2].min(4.0);
             observation.counts.push(0.0);
         }

@@ -14,8 +14,8 @@
 //! ```
 //!
 //! The kernel reports a little less memory than the machine has, and the value changes from boot to
-//! boot. It is therefore rounded up to a power of two, as the script `compare.rb` did, and rows of
-//! different boots match.
+//! boot. The memory is therefore rounded up to a power of two, as the script `compare.rb` did, so
+//! that rows of different boots match.
 //!
 //! Source   patch 001's mail of 2011-09-28 (Wu Fengguang to linux-mm), with the script compare.rb
 //!          attached to it; writeback.md §4.2, §5.1

@@ -30,7 +30,7 @@ impl Estimate {
         Self { value: value.recip(), low: high.recip(), high: low.recip(), count }
     }
 
-    /// The ratio of which this is the logarithm.
+    /// The estimate of a ratio, from this estimate of its logarithm.
     fn exp(self) -> Self {
         let Self { value, low, high, count } = self;
         Self { value: libm::exp(value), low: libm::exp(low), high: libm::exp(high), count }
@@ -206,13 +206,13 @@ pub struct Sides<'a> {
     pub baseline: &'a [f64],
     /// Runs with the change.
     pub patched: &'a [f64],
-    /// Whether runs at the same place are pairs.
+    /// Whether runs with the same index are pairs.
     pub is_paired: bool,
 }
 
 /// The geometric mean over cases of the ratio patched/baseline, with the interval that follows from
-/// the scatter of the runs of each case. The cases are taken as independent, and as they are: not
-/// as a sample of others.
+/// the scatter of the runs of each case. The cases are assumed to be independent, and are not
+/// treated as a sample of all possible cases (as in [`sampled_ratio`]).
 ///
 /// ```
 /// use weft_lab::statistics::{Sides, mean_ratio};
@@ -309,9 +309,9 @@ pub fn t_of_95_percent(freedom: usize) -> f64 {
 /// Range of a ratio that agrees with the published figure.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Band {
-    /// Ratios above this value, for a figure of which only the direction must agree.
+    /// Ratios above this value, if only the direction of the figure must agree.
     Above(f64),
-    /// Ratios below this value, for a figure of which only the direction must agree.
+    /// Ratios below this value, if only the direction of the figure must agree.
     Below(f64),
     /// Ratios from `low` to `high`, such as those of the published magnitude.
     Inside {
@@ -441,7 +441,7 @@ pub const BATCH_COUNT: usize = 10;
 /// Largest lag-1 autocorrelation of batch means in a stationary run.
 pub const AUTOCORRELATION_MAX: f64 = 0.5;
 
-/// Largest difference of the two halves of a stationary run, as a part of their mean.
+/// Largest difference of the two halves of a stationary run, as a share of their mean.
 pub const HALVES_APART_MAX: f64 = 0.05;
 
 /// Result of the test whether a run was stationary (had settled).
@@ -481,7 +481,8 @@ impl Stationarity {
         })
     }
 
-    /// Whether the run was stationary. A run that was not does not count, and is extended.
+    /// Whether the run was stationary. A run that was not stationary is extended and does not
+    /// count.
     #[must_use]
     pub fn holds(&self) -> bool {
         self.autocorrelation <= AUTOCORRELATION_MAX && self.halves_apart <= HALVES_APART_MAX
@@ -604,7 +605,7 @@ mod tests {
 
     #[test]
     fn the_mean_of_cases_is_as_sure_as_their_runs() {
-        // A single case is that case.
+        // The mean of a single case is the ratio of this case, with its interval.
         let runs = |mean: f64, apart: f64| [mean - apart, mean, mean + apart].map(libm::exp);
         let (baseline, patched) = (runs(0.0, 0.1), runs(1.0, 0.3));
         let one = Sides { baseline: &baseline, patched: &patched, is_paired: false };
@@ -615,11 +616,13 @@ mod tests {
         let paired = Sides { is_paired: true, ..one };
         let of_pair = mean_ratio(&[paired]).unwrap();
         close(of_pair.low, ratio(&baseline, &patched).unwrap().low, 1e-9);
-        // Four cases of one scatter: half the standard error, by four times the degrees of freedom.
+        // Four cases with equal scatter have half the standard error, and four times the degrees of
+        // freedom.
         let four = mean_ratio(&[paired; 4]).unwrap();
         let error = 0.2 / 3.0_f64.sqrt() / 2.0;
         close(libm::log(four.high / four.value), t_of_95_percent(8) * error, 1e-6);
-        // Cases that differ from each other and not in themselves: their own scatter is wide.
+        // The cases differ from each other by more than their runs scatter, so the interval over
+        // cases is wider than the interval by runs.
         let twice = patched.map(|run| run * 2.0);
         let other = Sides { patched: &twice, ..paired };
         let by_runs = mean_ratio(&[paired, other]).unwrap();
@@ -664,7 +667,7 @@ mod tests {
             (gain, 0.99, 1.6, Undecided),
             (gain, 1.6, 1.7, Direction),
             (gain, 1.001, 1.01, Direction),
-            // The published size is excluded, and no change is not.
+            // The interval excludes the published size and includes "no change".
             (gain, 0.99, 1.1, Differs),
             (gain, 0.99, 1.0, Differs),
             (gain, 1.0, 1.0, Differs),

@@ -12,7 +12,7 @@ fn jobs(text: &str) -> Vec<Job> {
         include: &|name, _| Err(name.to_owned()),
         extensions: &[],
     };
-    // fio's own run needed no device, which is no load to weft.
+    // fio itself ran the job with its null engine, which weft refuses.
     parse_text("t.fio", &text.replace("ioengine=null\n", ""), &options).unwrap()
 }
 

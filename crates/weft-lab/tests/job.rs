@@ -224,11 +224,11 @@ fn what_means_nothing_to_a_simulation_is_left_out_and_kept_with_its_reason() {
     assert!(of(1).1.contains("nothing is read again"), "{told:?}");
     assert_eq!(of(2).0, ["unlink"]);
     assert_eq!(of(3).0, ["ss"]);
-    // The job is the same without them.
+    // The job equals a job without these options.
     let plain = Job { left_out: Vec::new(), options: Vec::new(), ..jobs[0].clone() };
     let bare = Job { options: Vec::new(), ..parse("[a]\nrw=write\n").unwrap().remove(0) };
     assert_eq!(plain, bare);
-    // What turns off an option that is refused is nothing to be told.
+    // Values that turn off a refused option are not reported.
     let off =
         job("zonemode=none\nflow=0\nrw_sequencer=sequential\nexitall=0\nread_beyond_wp=false");
     assert!(off.left_out.is_empty());
@@ -343,7 +343,7 @@ fn ours(lines: &str) -> Tally {
     tally
 }
 
-/// Counts of fio itself, from the log that it writes. It moves no bytes.
+/// Counts of fio itself, from the log that it writes. With the null engine, fio moves no bytes.
 fn fios(lines: &str) -> Option<Tally> {
     fios_with("ioengine=null\nfilename=/dev/none", lines)
 }
@@ -507,7 +507,8 @@ fn clones_differ_and_a_seed_repeats() {
 
 #[test]
 fn a_generator_means_the_same_on_every_machine() {
-    // The sum is from a run of this test; platform mathematics would change it between machines.
+    // The sum is from a run of this test. A generator that used mathematical functions of the
+    // platform would give other sums on other machines.
     let job = job("rw=randrw\nbssplit=4k/60:64k/40\nrandom_distribution=zipf:1.1\nsize=1g");
     let mut sum = 0xcbf2_9ce4_8422_2325_u64;
     for io in Generator::new(&job, 3, Bytes::mib(1024), 42).unwrap().take(10_000) {

@@ -77,9 +77,9 @@ fn edited(mut bytes: Vec<u8>, edits: &[Edit]) -> Vec<u8> {
     bytes
 }
 
-/// Text formats of which the samples have no line.
+/// Text formats that have no line among the samples.
 fn without_sample(samples: &[(Format, &str)]) -> Vec<Format> {
-    // These have files, or a generator, of their own.
+    // These formats are tested with files or a generator of their own.
     let others = [Format::Blktrace, Format::Iolog2, Format::Iolog3];
     let has = |format: &Format| samples.iter().any(|(of, _)| of == format);
     Format::ALL.into_iter().filter(|format| !has(format) && !others.contains(format)).collect()

@@ -90,7 +90,7 @@ fn logs_that_fio_wrote_are_read() {
     assert_eq!(all.iter().filter(|record| record.op == Op::Flush).count(), 2);
 }
 
-/// Logs of `serve --record` that lack requests, and those of a killed server.
+/// Reads logs of `serve --record` that lack requests, and logs of a killed server.
 #[test]
 fn a_log_says_what_it_lacks() {
     let begin = "fio version 3 iolog\n0 x add\n0 x open\n0 x write 0 512\n5 x read 0 512 lost=7\n";
@@ -255,7 +255,7 @@ fn every_malformed_line_is_told_by_file_line_column_and_field() {
         (good2, "x write 0 512 512", 15, "what is known beyond", "512"),
         (msr, "12816637200306162,hm,1,Read,-1,32768,413", 29, "Offset", "-1"),
         (msr, "128166372003061629,hm,1,read,0,32768,413", 25, "Type", "read"),
-        // A header is the first line only.
+        // Only the first line may be a header.
         (
             msr,
             "Timestamp,Hostname,DiskNumber,Type,Offset,Size,ResponseTime",

@@ -507,7 +507,8 @@ fn a_page_of_an_experiment_holds_every_figure_and_the_charts_that_say_why() {
     assert!(holds_all(&page(&other), &found).unwrap_err().contains(&expected));
     // The same runs give the same page.
     assert_eq!(page(&found.clone()), whole);
-    // With a run less the page has the figures, no verdict, and says what verdicts need.
+    // With nine runs, one less than a verdict needs, the page has the figures and no verdict, and
+    // states the number of runs that verdicts need.
     let nine = experiments[0].run(Effort { runs: 9, ..effort }, &|_, _| ()).unwrap();
     let page = page(&nine);
     check(&page).unwrap();

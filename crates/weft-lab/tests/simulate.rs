@@ -248,7 +248,7 @@ fn a_member_that_fails_is_computed_from_the_others_from_then_on() {
         failed.events
     );
     assert!(failed.recovered > Bytes(1 << 20), "{:?}", failed.recovered);
-    // The planted second failure is one too many.
+    // A second failed member is more than RAID 5 tolerates.
     let lost = with_faults(Level::Raid5, "fail=1@100ms,fail=2@150ms", &mixed);
     assert!(matches!(lost.stop, Stop::Failed(at) if at.0 > 150_000_000), "{:?}", lost.stop);
     assert!(lost.answered.1 > 0 && lost.results[0].error == 5);
@@ -319,8 +319,8 @@ fn a_write_back_cache_answers_from_memory_and_a_flush_waits_for_the_members() {
     let cache = flushed.write_back.unwrap();
     assert_eq!((cache.dirty, cache.written), (Bytes(0), Bytes::mib(8)));
     assert!(flushed.results[0].syncs.max() > Span::millis(100));
-    // Twice the cache: writes that wait for room wait for the members, and the limit is never
-    // exceeded.
+    // The load writes twice the size of the cache: writes without room wait until data is written
+    // back to the members, and the limit is never exceeded.
     volume.write_back = Some(WriteBackConfig::of(Bytes::mib(4)));
     let small = run_on(&volume, text);
     let cache = small.write_back.unwrap();
@@ -368,7 +368,7 @@ fn advice_finds_a_planted_wrong_setting_and_leaves_what_makes_no_difference() {
             Goal::P99 => assert!(taken.1.value * 1.5 < at_first.1.value, "{step:?}"),
         }
         assert!(advice.next.is_some());
-        // It is advised because it is better than the given volume.
+        // The found volume is advised because it is better than the given volume.
         let given = advice.given.unwrap();
         assert!(goal.is_better(&given.ratio), "{given:?}");
         assert!(given.differs.contains(&("stripe_size", "65536".to_owned())), "{given:?}");
@@ -383,8 +383,8 @@ fn advice_finds_a_planted_wrong_setting_and_leaves_what_makes_no_difference() {
     assert!(advise(&wanted, &|_| false).unwrap().is_none());
 }
 
-/// Where nothing that was tried is better than the given volume, by seeds that the search has not
-/// used, the advice is the given volume. Other stripe sizes are tried with the memory of the first.
+/// The given volume is advised if no volume that was tried is better by seeds that the search has
+/// not used. Other stripe sizes are tried with the same memory for the stripe cache.
 #[test]
 fn advice_keeps_the_defaults_where_nothing_is_better() {
     let job =

@@ -1,4 +1,4 @@
-//! Grid: defaults of weft beside md's, on loads and arrays that were not selected in its favour.
+//! Grid: defaults of weft beside md's, on loads and arrays that were not selected to favour weft.
 //!
 //! The text `experiments/grid.toml` lists arrays and loads; each pair is a [`Cell`] that is
 //! simulated under several [`Setting`]s with the same seed. A cell has a [`Line`] for each job of
@@ -7,8 +7,8 @@
 //! to lose, each with its reason ([`Open`]): any other losing job fails the grid, and so does a
 //! listed job that no longer loses.
 //!
-//! An array that is created by defaults may have chunks of another size under weft than under md.
-//! Such a cell is run under weft with md's chunks as well, for a second mean over equal arrays: the
+//! The default chunk size of an array may differ between weft and md. A cell on such an array is
+//! also run under weft with md's chunk size. These runs give a second mean, over equal arrays: the
 //! gain on an array that mdadm created ([`Line::to_md_with_equal_chunks`]).
 //!
 //! The rate alone would hide two regressions, so both are tested as well: a stream that starves
@@ -36,15 +36,15 @@ pub enum Setting {
     Weft,
     /// Defaults of md.
     Md,
-    /// Defaults of md with stripes of this many bytes, as a kernel with another page size has them.
+    /// Defaults of md with stripes of this many bytes, as on a kernel with pages of this size.
     Fixed(u32),
     /// Defaults of weft on an array with a chunk size of this many KiB.
     Chunk(u64),
 }
 
 impl Setting {
-    /// The settings for a cell: md's other stripe sizes only for levels with parity, and weft with
-    /// md's chunk size if its own is another one.
+    /// The settings for a cell. md's other stripe sizes are included for levels with parity only;
+    /// weft with md's chunk size is included if weft's default chunk size differs.
     fn of_cell(cell: &Cell, settings: Settings) -> Vec<Self> {
         let has_parity = cell.volume.level.is_some_and(Level::has_parity);
         let mut all = match settings {
@@ -85,8 +85,8 @@ pub struct Cell {
     volume: Volume,
     /// Chunk size that mdadm gives the array by default.
     mdadms_chunk: Bytes,
-    /// Setting of weft with md's chunk size. `None` for loads of reads alone, which are then the
-    /// same run under weft and md.
+    /// Setting of weft with md's chunk size. `None` for loads of reads alone, which give the same
+    /// run under weft and md if the chunk sizes are equal.
     equal_chunks: Option<Setting>,
     jobs: Vec<Job>,
 }
@@ -100,7 +100,7 @@ pub struct Line {
     pub load: String,
     /// Figures of the job, by setting.
     pub figures: Vec<(Setting, Figures)>,
-    /// Setting of weft with md's chunk size, if the cell is compared so.
+    /// Setting of weft with md's chunk size, if the cell is also compared with it.
     equal_chunks: Option<Setting>,
 }
 
@@ -113,7 +113,7 @@ pub struct Grid {
     pub cells: Vec<Cell>,
     /// Jobs that are known to lose.
     pub open: Vec<Open>,
-    /// History of the bounds, the first ones first.
+    /// History of the bounds, oldest first.
     pub history: Vec<Change>,
     settings: Settings,
 }
@@ -121,11 +121,12 @@ pub struct Grid {
 /// Geometric means of weft's rates as multiples of md's.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Means {
-    /// With weft's defaults, to md's.
+    /// Mean over all jobs of the rate with weft's defaults relative to md's defaults.
     pub to_md: f64,
-    /// With weft's defaults, to md's best over all stripe sizes.
+    /// Mean over all jobs of the rate with weft's defaults relative to md's best stripe size.
     pub to_fixed: f64,
-    /// With md's chunk size under both, and the number of jobs. Loads of reads alone do not count.
+    /// Mean of the rate with md's chunk size under both, and the number of jobs in this mean. Loads
+    /// of reads alone do not count.
     pub equal_chunks: (f64, usize),
 }
 
@@ -157,7 +158,8 @@ pub enum Loss {
     /// The 99th percentile is too high at the same rate; the number is the percentile as a multiple
     /// of md's.
     P99(f64),
-    /// The longest wait of a request, which is given here, is beyond the bound, and md's is not.
+    /// The longest wait of a request, this value, exceeds the bound, and md's longest wait does
+    /// not.
     Wait(Span),
 }
 
@@ -198,7 +200,8 @@ impl Grid {
         for array in &text.array {
             let volume = volume(array, &costs)?;
             let mdadms_chunk = array.chunk_kib.map_or(Volume::MDADMS_CHUNK, Bytes::kib);
-            // With equal chunk sizes such a load is the same run under weft and md.
+            // Loads of reads alone are left out if weft and md have equal chunk sizes, because
+            // their runs would be the same.
             let by_chunk = volume.chunk != mdadms_chunk || settings == Settings::Chunks;
             let by_chunk = text.load_of_chunks.iter().filter(|_| by_chunk);
             let equal = match volume.chunk == mdadms_chunk {
@@ -298,7 +301,7 @@ impl Line {
     }
 
     /// Rate with weft's defaults and md's chunk size as a multiple of the rate with md's defaults;
-    /// `None` if the job was not run so.
+    /// `None` if the job was not run with these settings.
     #[must_use]
     pub fn to_md_with_equal_chunks(&self) -> Option<f64> {
         let weft = self.under(self.equal_chunks?)?;
@@ -616,7 +619,8 @@ mod tests {
             Text::of(include_str!("../../../../experiments/grid.toml")).unwrap().array.len();
         let on =
             |grid: &Grid, array: &str| grid.cells.iter().filter(|it| it.array == array).count();
-        // Reads alone are the same under both if the chunk sizes are equal.
+        // Loads of reads alone are left out of an array with a given chunk size, where weft and md
+        // do the same.
         let few_of_each = on(&few, "raid5 4 sata 512K");
         let few_with_reads = on(&few, "raid5 4 sata");
         assert!(few_of_each >= 20 && few_with_reads >= few_of_each + 8, "{few_with_reads}");
@@ -652,7 +656,7 @@ mod tests {
         let chunks = found.chunks();
         assert_eq!(chunks.iter().map(|it| it.kib).collect::<Vec<_>>(), CHUNKS_KIB);
         assert!((chunks[0].to_first(None) - 1.0).abs() < 1e-9 && chunks[0].lose_to_first == 0);
-        // Eight of these requests lie in one chunk or in eight.
+        // The eight requests in flight lie in one chunk of 512 KiB, or in eight chunks of 64 KiB.
         assert!(chunks[3].to_first(None) > 1.2, "{chunks:?}");
         assert_eq!(chunks[3].ratios.len(), found.lines.len());
     }
@@ -661,7 +665,8 @@ mod tests {
     fn a_mean_is_by_defaults_and_another_one_with_equal_chunks() {
         let md = figures(100.0, 10, 100);
         let mut all = found(&[(figures(400.0, 1, 1), md), (figures(100.0, 1, 1), md)]);
-        // The first array has other chunks under weft, the second line is of reads alone.
+        // The first line is of an array with another chunk size under weft; the second is a load of
+        // reads alone.
         all.lines[0].equal_chunks = Some(Setting::Chunk(512));
         all.lines[0].figures.push((Setting::Chunk(512), figures(150.0, 1, 1)));
         all.lines[1].equal_chunks = None;

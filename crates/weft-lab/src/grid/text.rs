@@ -105,7 +105,8 @@ pub struct Array {
     pub all_loads: bool,
     /// Faults, in the syntax of `weft sim --faults`.
     pub faults: Option<String>,
-    /// Sync that runs beside the load, by md's name.
+    /// Resync, recovery, check or repair that runs beside the load, by its name in md's
+    /// `sync_action`.
     pub sync: Option<String>,
 }
 

@@ -1,4 +1,4 @@
-//! Engines of fio: their meaning on a simulated volume, or the reason why they have none.
+//! Engines of fio: the meaning of each on a simulated volume, or the reason why it is refused.
 //!
 //! weft's own engine replaces all of them. The name of an engine only determines whether requests
 //! of a job overlap, and whether they go through the page cache in spite of `direct`.
@@ -7,7 +7,7 @@
 
 use Engine::{Overlapping, Synchronous};
 
-/// How a job has its requests in flight.
+/// Concurrency of a job's requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Engine {
     /// Up to `iodepth` requests at once.
@@ -21,9 +21,10 @@ pub enum Engine {
 pub struct EngineRow {
     /// Name of the engine in fio.
     pub name: &'static str,
-    /// How requests are in flight.
+    /// Concurrency of requests under the engine.
     pub engine: Engine,
-    /// Whether requests bypass the page cache; `None` where `direct` and `buffered` say so.
+    /// Whether requests bypass the page cache; `None` if the options `direct` and `buffered`
+    /// decide.
     pub direct: Option<bool>,
 }
 
@@ -39,7 +40,7 @@ pub const ENGINES: &[EngineRow] = &[
     row("libaio", Overlapping, None),
     row("libblkio", Overlapping, None),
     row("libiscsi", Overlapping, Some(true)),
-    // Memory of the process is the page cache, also of a file that is opened with O_DIRECT.
+    // The mapped memory is the page cache, even if the file is opened with O_DIRECT.
     row("mmap", Synchronous, Some(false)),
     row("nbd", Overlapping, Some(true)),
     row("posixaio", Overlapping, None),
@@ -55,7 +56,7 @@ pub const ENGINES: &[EngineRow] = &[
     row("xnvme", Overlapping, None),
 ];
 
-/// Engines that a simulated volume has no meaning for, by reason.
+/// Engines that have no meaning on a simulated volume, by reason.
 pub const ENGINES_REFUSED: &[(&str, &[&str])] = &[
     ("it has no I/O: it moves no bytes", &["cpp_null", "null"]),
     ("it has no I/O: it keeps a CPU busy", &["cpuio"]),

@@ -2,8 +2,9 @@
 //!
 //! A pass covers the region once; passes follow each other until all bytes are done, or forever if
 //! the job is `time_based`. Each random block is used once per pass, except with `norandommap`,
-//! `blockalign`, other distributions or a `percentage_random` below 100, as in fio; a block that
-//! was partly used is cut. No request exceeds the region. Pauses and rates are left to the runner.
+//! `blockalign`, other distributions or a `percentage_random` below 100, as in fio; a request is
+//! cut where a used block begins. No request exceeds the region. Pauses and rates are left to the
+//! runner.
 //!
 //! Differences from fio: fio's numbers come from other generators, so single offsets differ while
 //! counts, shares and the set of offsets agree (compared with fio 3.33 in a test); fio lets a
@@ -266,7 +267,7 @@ impl Generator {
         let placed = self.follow(at, offset, wanted);
         self.next[at] = match self.next[at].checked_sub(self.back) {
             Some(next) => next.saturating_add(gap),
-            // Beyond the start a job that goes backwards begins again at the end.
+            // A job that goes backwards continues at the end once it has passed the start.
             None => self.length.saturating_sub(self.back),
         };
         placed

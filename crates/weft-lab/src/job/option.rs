@@ -101,7 +101,7 @@ impl Where<'_> {
     }
 }
 
-/// A name or value for an error message, of limited length: fio has no longer names.
+/// A name or value for an error message, cut to 40 characters; no name of an fio option is longer.
 fn shortened(text: &str) -> String {
     text.chars().take(40).collect()
 }
@@ -126,7 +126,8 @@ struct Said {
 }
 
 impl Settings {
-    /// A copy of the options as defaults of another section. As in fio, a name is no default.
+    /// A copy of the options as defaults of another section, without `name`, which fio does not
+    /// pass on either.
     pub(super) fn as_defaults(&self) -> Self {
         let said = self.said.iter().filter(|said| said.name != "name").cloned();
         Self { said: said.map(|said| Said { own: false, ..said }).collect() }
@@ -239,9 +240,9 @@ pub(super) struct Later {
     pub(super) kb_base: u64,
     pub(super) complete_max: Option<u32>,
     pub(super) depth_low: Option<u32>,
-    /// Whether requests bypass the page cache, if the engine says so.
+    /// Whether requests bypass the page cache; `None` unless the engine decides it.
     pub(super) direct: Option<bool>,
-    /// Whether the job goes on to the end of the volume.
+    /// Whether the job's region extends to the end of the volume.
     pub(super) fills: bool,
 }
 

@@ -62,7 +62,7 @@ impl Setting<'_> {
         size.ok_or(SIZE_OR_PERCENT)
     }
 
-    /// Parses a place on the volume, or a distance.
+    /// Parses an offset on the volume, or a distance.
     fn offset(&self) -> Result<Size, &'static str> {
         size(self.text, self.base()).ok_or(SIZE_OR_PERCENT)
     }
@@ -319,7 +319,7 @@ pub struct Others {
     pub names: &'static [&'static str],
 }
 
-/// Options that are left out, and reported: they change nothing of the load that is simulated.
+/// Options that are left out, and reported as such: they have no effect on the simulated load.
 pub const LEFT_OUT: &[Others] = &[
     Others {
         reason: "of no meaning to a simulation",

@@ -233,9 +233,10 @@ impl Reader<'_> {
     }
 }
 
-/// Errors in the order of their lines, without those that several jobs have from `[global]`.
+/// Errors in the order of their lines. An error of an option in `[global]`, which every job
+/// repeats, is listed once.
 fn in_order(mut errors: Vec<JobError>) -> Vec<JobError> {
-    // An error without the place of an option ends the file, and stays last.
+    // An error without the position of an option ends the file, and stays last.
     errors.sort_by(|one, other| match (one.option(), other.option()) {
         (Some((one, _)), Some((other, _))) => (&one.file, one.line).cmp(&(&other.file, other.line)),
         (one, other) => one.is_none().cmp(&other.is_none()),

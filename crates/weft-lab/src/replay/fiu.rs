@@ -1,7 +1,7 @@
 //! Trace format: FIU traces (IODedup).
 //!
-//! `ts pid process lba size op major minor md5`, between blanks: nanoseconds, a process, sectors,
-//! sectors, `R` or `W`, a device, and a checksum of the contents, which weft ignores.
+//! `ts pid process lba size op major minor md5`, separated by blanks: nanoseconds, a process,
+//! sectors, sectors, `R` or `W`, a device, and a checksum of the contents, which weft ignores.
 //!
 //! Source   FIU IODedup traces at SNIA; experiments.md §5.5
 

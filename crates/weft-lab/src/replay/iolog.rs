@@ -8,10 +8,10 @@
 //! traces have: ` flags=sync,fua pid=697 latency=90000` (nanoseconds). A log that weft wrote holds
 //! complete records, and fio replays it.
 //!
-//! A log may lack requests, and then records that: ` lost=5` at the end of a line means that five
-//! requests before it are missing; ` requests=1000` after a `close` of version 3 is the number of
-//! requests of that file in the log. A log that ends before its files are closed is truncated; its
-//! last line counts only if it is complete.
+//! A log that lacks requests records their number: ` lost=5` at the end of a line means that five
+//! requests before the line are missing; ` requests=1000` after a `close` of version 3 is the
+//! number of requests of that file in the log. A log that ends before its files are closed is
+//! truncated; its last line counts only if it is complete.
 //!
 //! Source   fio HOWTO, "Trace file format v2" and "v3"; logs that fio 3.33 wrote; experiments.md
 //!          §5.3
@@ -297,7 +297,7 @@ impl<W: Write> Writer<W> {
     }
 
     /// Notes that `requests` requests are missing from the log at this point. The next line that is
-    /// written says so.
+    /// written records their number.
     pub fn lost(&mut self, requests: u64) {
         self.lost = self.lost.saturating_add(requests);
     }

@@ -13,7 +13,7 @@ use weft_units::{Bytes, Span, Time};
 /// Nanoseconds in a tick of FILETIME.
 const TICK_NS: u64 = 100;
 
-/// Names of the fields, as a header has them in small or large letters.
+/// Names of the fields, which a header has in lower or upper case.
 const FIELDS: [&str; 7] =
     ["Timestamp", "Hostname", "DiskNumber", "Type", "Offset", "Size", "ResponseTime"];
 

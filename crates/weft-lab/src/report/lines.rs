@@ -95,7 +95,7 @@ fn across(lines: &Lines) -> Scale {
     let high = places().fold(f64::NEG_INFINITY, f64::max);
     match &lines.axis {
         Axis::Names(names) => {
-            // Half a place of space on both sides.
+            // Half a step between names is left free on both sides.
             Scale::new(-0.5, names.len().max(1) as f64 - 0.5, LEFT, RIGHT, false)
         }
         Axis::Linear => Scale::new(low, high, LEFT, RIGHT, false),
@@ -126,7 +126,7 @@ fn up(lines: &Lines) -> Scale {
     Scale::new(libm::floor(low / step) * step, libm::ceil(high / step) * step, from, to, false)
 }
 
-/// Labels of the horizontal axis, each with its place on the axis (see [`Axis`]).
+/// Labels of the horizontal axis, each with its position on the axis (see [`Axis`]).
 fn places(lines: &Lines, across: &Scale) -> Vec<(f64, String)> {
     match &lines.axis {
         Axis::Names(names) => {

@@ -6,8 +6,9 @@
 //! % in paired runs of the same seeds, and by at least [`LEAST_GAIN`]: a parameter without effect
 //! keeps its value. The stripe cache keeps its memory when another parameter changes. The winner is
 //! then run with seeds that the search has not used, beside the given volume, the best of all other
-//! volumes and untuned md on the same drives; a value that won by chance loses there. The given
-//! volume is the advice unless the winner is better than it, by these seeds.
+//! volumes and untuned md on the same drives; a value that won by chance loses there. The winner is
+//! advised if it is better than the given volume by these seeds; otherwise the given volume is
+//! advised.
 //!
 //! The search is a hill climb: it does not find two values that are good only together.
 //!
@@ -224,8 +225,8 @@ fn others(volume: &Volume, name: &'static str, fixed: &[String]) -> Vec<Volume> 
     volumes.filter(|other| value(other, name) != value(volume, name)).collect()
 }
 
-/// The volume with another value of a parameter; `None` if its level does not allow the value. A
-/// stripe cache is given in bytes, whichever its knob.
+/// The volume with another value of a parameter; `None` if its level does not allow the value. The
+/// size of a stripe cache is given in bytes even if its knob counts stripes.
 fn with(volume: &Volume, knob: &str, text: &str) -> Option<Volume> {
     let mut other = volume.clone();
     match knob {
@@ -367,8 +368,8 @@ impl Search<'_> {
                 ratio: swept.against(other, first, metric)?,
             })
         };
-        // The best of the volumes that are neither advised nor md's: the winner of the search where
-        // it is not advised.
+        // The second volume is the best of those that are neither advised nor md's: the winner of
+        // the search, if that is not advised.
         let second = if best == first { next.filter(|next| *next != first) } else { Some(best) };
         let second = second.or_else(|| (first != 0).then_some(0));
         let (next, md) = (second.map(against).transpose()?, against(md_at)?);

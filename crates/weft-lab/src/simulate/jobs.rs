@@ -78,7 +78,8 @@ fn plan(jobs: &[Job], size: Bytes, seed: u64) -> Result<Vec<Clone<'_>>, Simulate
                 expected: format!("at most {CLONES_MAX}, as many as fio has"),
             }));
         }
-        // The final syncs are issued by the pace, so they also follow the end of the run time.
+        // The generator issues no final fsyncs: `last_flushes` of the pace issues them, so that
+        // they also follow a job that ends by its run time.
         let mut asked = job.clone();
         (asked.durability.end_fsync, asked.durability.fsync_on_close) = (false, false);
         for number in 0..job.clone_count {
@@ -320,7 +321,7 @@ impl Run<'_> {
         result.runtime = measured;
         for of in &mut result.directions {
             of.runtime = if of.total.count() > 0 { measured } else { Span::ZERO };
-            // The last sample covers less than its time and is dropped.
+            // The last sample covers less than a whole interval and is dropped.
             if of.bandwidth.len() > 1 {
                 of.bandwidth.pop();
                 of.iops.pop();

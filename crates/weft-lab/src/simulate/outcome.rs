@@ -52,7 +52,7 @@ pub struct Outcome {
     pub dirty: Bytes,
     /// Statistics of the write-back cache, if there is one.
     pub write_back: Option<WriteBackOutcome>,
-    /// Course of the sync beside the load, if there was one.
+    /// Course of the resync, recovery, check or repair beside the load, if there was one.
     pub sync: Option<SyncOutcome>,
 }
 

@@ -1,5 +1,5 @@
-//! Parts of a sweep: each setting is run alone, wherever there is a CPU, and the parts are joined
-//! into the result of the whole sweep.
+//! Parts of a sweep: each setting is run by itself, on any machine, and the parts are joined into
+//! the result of the whole sweep.
 //!
 //! A part has the samples of its setting, facts about the setting for the output, and a description
 //! of the whole sweep. The output of a sweep needs nothing else: no volume and no load. Parts are
@@ -59,7 +59,7 @@ pub enum CacheSize {
     Knobs,
     /// Memory that all settings of the sweep have in common.
     Memory,
-    /// Smallest size that the knobs allow, which takes more than that memory.
+    /// Smallest size that the knobs allow, because it already exceeds the common memory.
     Least,
 }
 
@@ -134,7 +134,8 @@ pub enum JoinError {
         /// File of the first part.
         first: String,
     },
-    /// The part has other jobs or runs than it says, or than the first one has.
+    /// The part has other jobs than the first part, or another number of runs than its sweep
+    /// requires.
     #[error("{file}: jobs: found {found}, expected {expected}; run this part again")]
     Jobs {
         /// File of the part.

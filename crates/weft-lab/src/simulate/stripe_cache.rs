@@ -1,9 +1,9 @@
-//! Stripe cache of a simulated volume: its memory, by which settings are made comparable.
+//! Stripe cache of a simulated volume: its memory, which is made equal when settings are compared.
 //!
-//! `stripe_cache_size` counts stripes, so that the same number is sixteen times the memory with
-//! stripes of 64 KiB than with 4 KiB. A comparison of stripe sizes with equal numbers compares
-//! sizes of memory. [`Volume::set_cache_memory`] gives a volume the number of stripes that fits a
-//! memory instead.
+//! `stripe_cache_size` counts stripes, so an equal number takes sixteen times as much memory with
+//! stripes of 64 KiB as with 4 KiB. A comparison of stripe sizes with equal numbers of stripes
+//! would compare amounts of memory. [`Volume::set_cache_memory`] therefore sets the number of
+//! stripes that fits a given memory.
 //!
 //! Source   reference.md: `stripe_cache_bytes`, `stripe_cache_size`
 
@@ -127,10 +127,11 @@ mod tests {
             assert_eq!(cache.stripes, stripes, "{members} {size}");
             assert!(cache.bytes <= eight && cache.bytes.0 > 7 << 20, "{members} {size}: {cache:?}");
         }
-        // Without it, 64 KiB have sixteen times the memory of 4 KiB.
+        // Without `set_cache_memory`, stripes of 64 KiB take sixteen times the memory of stripes of
+        // 4 KiB.
         let as_is = ["4096", "65536"].map(|size| volume(4, size).stripe_cache().unwrap());
         assert_eq!(as_is[1].bytes.0, 16 * as_is[0].bytes.0);
-        // A larger stripe than the chunk is as large as the chunk.
+        // The stripe size is at most the chunk size.
         let small = Volume { chunk: Bytes::kib(16), ..volume(4, "65536") };
         assert_eq!(small.cache_memory(), Bytes::mib(16));
     }

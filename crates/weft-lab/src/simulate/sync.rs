@@ -1,4 +1,5 @@
-//! Resync, recovery, check or repair beside a load: its speed, and its cost to the load.
+//! Resync, recovery, check or repair (a *sync* below) beside a load: its speed, and its cost to the
+//! load.
 //!
 //! The array is new and empty, so its parity is correct: a resync reads every member and writes
 //! none, as after an unclean stop of an array with correct parity. A recovery writes the last

@@ -1,9 +1,10 @@
 //! Report charts of dirty pages under a limit: pools, disks and writers' waits, without and with
 //! the patch.
 //!
-//! Charts over time show one run of each column. A case has them if the experiment's text compares,
-//! without a published figure, another metric of the case than its throughput; they show the
-//! columns that are compared there. A table has the fairness and the longest wait of every case.
+//! Charts over time show one run of each column. A case has such charts if the experiment's text
+//! has a comparison without a published figure for the case, in a metric other than throughput; the
+//! charts show the columns of this comparison. A table has the fairness and the longest wait of
+//! every case.
 
 use weft_sim::workload::dirty_limit::{Measured as Pool, Sample};
 
@@ -70,7 +71,7 @@ fn has_pool(case: &CaseRuns) -> bool {
     parts.any(|part| part.pool.is_some())
 }
 
-/// First run of each column that a comparison of the experiment has.
+/// First run of each column of the comparison `row`.
 fn runs<'a>(case: &'a CaseRuns, row: &Measured) -> Vec<Run<'a>> {
     let columns = [Some(&row.row.baseline), Some(&row.row.patched), row.row.beyond.as_ref()];
     let runs = columns.into_iter().flatten().filter_map(|column| {

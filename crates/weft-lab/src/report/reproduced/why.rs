@@ -15,8 +15,8 @@ use crate::statistics::ratio;
 /// unreadable on a page.
 const SAMPLES_MAX: usize = 48;
 
-/// A list of stripes of which a chart shows the length: its name, its description, and the function
-/// that reads its length from a sample.
+/// A list of stripes with a chart of its length: the name of the list, its description, and the
+/// function that reads its length from a sample.
 type ListOf = (&'static str, &'static str, fn(&Sample) -> Count);
 
 const LISTS: [ListOf; 2] = [
@@ -100,8 +100,9 @@ impl Found<'_> {
         }))
     }
 
-    /// Charts of ratios over CPU costs. Each chart is a curve, which a comparison of the experiment
-    /// names, with a point for each case that has another multiple of the CPU costs.
+    /// Charts of ratios over CPU costs, one for each curve that a comparison of the experiment
+    /// names. A chart has a point for each case with the load of the comparison, at the case's
+    /// multiple of the CPU costs.
     fn curves(&self) -> Vec<Block> {
         let mut names: Vec<&str> = Vec::new();
         for name in self.compared().filter_map(|row| row.row.curve.as_deref()) {
