@@ -120,7 +120,8 @@ fn cell(kernel: &str, disks: u16, limit_mib: u64, writers: u32) -> f64 {
     DirtyLimit { disks, dirty, writers, ..of_box }.run().mib_per_second
 }
 
-/// Cells in which one of the two is weak, or neither; the example `throttles` has the whole grid.
+/// Tests cells in which 3.1 or patch 001 is slow, and cells in which neither is. The example
+/// `throttles` has the whole grid.
 #[test]
 fn turns_are_as_fast_as_the_better_of_3_1_and_patch_001() {
     for (disks, limit, writers) in [(1, 1, 1), (1, 8, 2), (1, 100, 1), (2, 10, 1), (2, 10, 10)] {

@@ -146,8 +146,9 @@ fn outstanding_max(sleeps_for_token: bool) -> usize {
 
 #[test]
 fn a_flusher_sleeps_while_its_disk_has_no_token_left() {
-    // One more is submitted than there are tokens, and the flusher sleeps until it has one.
+    // The flusher submits one request more than there are tokens, and sleeps until this request has
+    // a token.
     assert_eq!(outstanding_max(true), 9);
-    // A machine may be without this rule.
+    // Counterpart: without `sleeps_for_token` the flusher submits all requests at once.
     assert_eq!(outstanding_max(false), 256);
 }

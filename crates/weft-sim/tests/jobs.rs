@@ -38,7 +38,7 @@ fn add(machine: &mut Machine, pace: Pace, asks: Box<dyn Iterator<Item = Io>>) ->
 }
 
 /// A machine with an array that was marked dirty by a first write, so that later writes do not wait
-/// for that.
+/// for the superblock update.
 fn in_use(parts: &MachineParts) -> Machine {
     let mut machine = Machine::new(parts);
     add(&mut machine, Pace::depth(1), Box::new(std::iter::once(write(512 << 20, 4096))));
@@ -204,7 +204,8 @@ fn auto_is_as_fast_as_the_better_stripe_size() {
             "{name}, costs × {factor}: {small} {large} {auto}"
         );
     }
-    // The volume waits for the rest of a stripe that is on its way; with `writes=sync` it reads it.
+    // By default the volume waits for the rest of a partial stripe, which follows soon; with
+    // `writes=sync` it prereads the stripe at once.
     let (_, waits) = rate_of(&auto(), same);
     let mut hasty = auto();
     hasty.knobs.writes = Writes::Sync;

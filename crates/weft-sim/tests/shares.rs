@@ -322,9 +322,10 @@ fn a_resync_has_its_floor_beside_clients_and_everything_when_they_rest() {
     }
 }
 
-/// One reader that pauses for 10 ms: a check at md's pace is nearly as fast as alone, and one that
-/// waited until clients rest would take weeks where md takes hours. BFQ idles a member for 8 ms for
-/// such a reader, which it takes for an interactive one: that is no pause.
+/// Tests one reader that pauses for 10 ms after each read. A check at md's pace is nearly as fast
+/// as without the reader. A check that waited until all clients rest would take weeks where md
+/// takes hours, so it uses the reader's pauses. Under BFQ it is slower, because BFQ takes the
+/// reader for an interactive one and idles the member for 8 ms of each pause.
 #[test]
 fn a_resync_has_the_pauses_of_a_client_that_is_mostly_idle() {
     let reader = Load { depth: 1, thinks: Span::millis(10), ..READERS };

@@ -69,7 +69,7 @@ fn gathering() -> Knobs {
     Knobs { activation: Activation::AtUnplug, writes: Writes::Gather, ..Knobs::md() }
 }
 
-/// One page of stripe 0, and from 10 ms a stripe that is filled in three steps. The 2008 rule
+/// Writes one page of stripe 0 and, from 10 ms on, another stripe in three steps. The rule of 2008
 /// unplugs after 3 ms.
 #[test]
 fn a_wait_ends_with_the_prereads_or_when_the_stripe_is_full() {
@@ -117,8 +117,9 @@ fn longest(waits: &StripeWaits) -> Span {
     waits.preread.longest().max(waits.filled.longest())
 }
 
-/// The bound of weft's own rule. A generation takes no time here: stripes that have waited long
-/// enough are read in the same turn. The plug of 2008 may hold back a stripe for 3 ms more.
+/// Under weft's own rule a stripe waits for at most `preread_wait_max`. The engine takes no time
+/// here, so all stripes that have waited that long are preread in the same turn. The plug of 2008
+/// may hold back a stripe for 3 ms more.
 #[test]
 fn no_stripe_waits_longer_than_is_allowed_whatever_comes() {
     let mut beyond = 0;
@@ -139,7 +140,7 @@ fn no_stripe_waits_longer_than_is_allowed_whatever_comes() {
             assert!(!waits || found.filled.count() > 1000, "{seed}: {found:?}");
             assert!(longest(&found) <= allowed, "{seed}: {found:?} with {wait_max:?}");
         }
-        // Threshold 0 has no such bound: the same writes exceed it.
+        // Threshold 0 has no such bound: under the same writes stripes wait longer.
         let knobs = Knobs { activation: plug, preread_bypass_threshold: 0, ..gathering() };
         let found = waits("hdd-2007-7200", knobs, &writes);
         beyond += u32::from(longest(&found) > Span::millis(103));
@@ -192,7 +193,8 @@ impl Process for Scattered {
 /// written, and how long stripes waited.
 fn mixed(knobs: Knobs) -> (f64, Time, StripeWaits) {
     let mut parts = parts("hdd-2007-7200", knobs);
-    // When whole commands are destaged, `stream` has all written 3.8 % later than threshold 0.
+    // With this disk's own `destage_unit = "command"`, the rule `stream` completes all writes 3.8 %
+    // later than threshold 0, which is more than the test allows.
     parts.model = parts.model.with_key("destage_unit", "piece").expect("a disk has a unit");
     parts.member_size = None;
     let mut machine = Machine::new(&parts);

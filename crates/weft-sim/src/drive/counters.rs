@@ -32,9 +32,9 @@ pub struct Counters {
     pub seek_time: Span,
     /// Disk: time for which the arm waited for the platter to turn.
     pub rotational_wait: Span,
-    /// Disk: number of pieces of the write cache that were written to the platters.
+    /// Disk: number of runs of sectors that were destaged from the write cache to the platters.
     pub destages: u64,
-    /// Disk: bytes of the pieces counted in `destages`.
+    /// Disk: bytes of the runs counted in `destages`.
     pub destaged_bytes: Bytes,
     /// Solid-state drive: number of reads of dies, for the host, for readahead and for garbage
     /// collection.

@@ -145,7 +145,8 @@ impl Host {
         let assembly = config.volumes.first().and_then(|volume| volume.source.assembly());
         let stripes = Stripes::new(parts, assembly);
         let volume_size = assembly.map_or(size, |array| array.layout.array_size()).bytes();
-        // Frames are only numbers here, so there may be as many as there are numbers.
+        // Frames are numbers without memory here, so their count is not limited by the memory of
+        // this host.
         config.client_frames = u32::MAX / 2;
         config.client_credit = Bytes(u64::MAX / 2);
         let frames = (config.client_frames_first(), config.frames_total());

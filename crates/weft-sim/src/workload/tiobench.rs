@@ -434,7 +434,7 @@ impl Process for Child {
         self.who.get_or_insert_with(|| (host.add_writer(pid, cpu), host.add_file()));
         match woken {
             Woken::Message(message) if message > self.phases => self.begin(),
-            // The page cache lets it continue.
+            // The page cache lets the thread continue.
             Woken::Message(_) => self.thread.stop_sleeping(),
             Woken::Done(LOG_WRITE) => {
                 if let State::Logs { done, .. } = &mut self.state {

@@ -172,7 +172,7 @@ impl Bench {
         let mut finished = 0;
         let mut run = Run { operations: 0, elapsed: Span(0), latencies: Vec::new(), bytes: 0 };
         let mut begun = self.now;
-        // The integral of the number outstanding over time, computed without the latencies.
+        // Integral over time of the number of outstanding commands, computed without the latencies.
         let (mut area, mut last) = (0_u128, self.now);
         let mut lengths: BTreeMap<u64, u64> = BTreeMap::new();
         let busy_before = self.busy();

@@ -86,7 +86,7 @@ fn what_a_flush_answered_for_is_durable_from_then_on() {
         for step in 0..4_000_u64 {
             if outstanding < 20 {
                 outstanding += 1;
-                // Each place is written once, so that no older version can be durable.
+                // Each range is written once, so that no older version can be durable.
                 let at = (step * 7_919 % 65_536) * 64 + bench.rng.below(4) * (1 << 24);
                 if bench.rng.percent(4) {
                     let tag = bench.submit(Access::Flush, 0, 0);
@@ -116,7 +116,7 @@ fn what_a_flush_answered_for_is_durable_from_then_on() {
                 let durable_now = |at: u64| {
                     bench.drive.durable(weft_units::Sectors(at), weft_units::Sectors(BLOCK))
                 };
-                // All durable places are checked periodically, new ones at every step.
+                // All durable ranges are checked every 32 steps, new ones at every step.
                 for at in durable.iter().filter(|at| step % 32 == 0 || fresh.contains(*at)) {
                     assert!(durable_now(*at), "{model}: {at} at {:?}, step {step}", bench.now);
                 }
@@ -156,8 +156,8 @@ fn a_drive_without_a_volatile_cache_wants_no_flush_and_no_fua() {
     }
 }
 
-/// Any user's text that is accepted is a drive that answers its commands; other texts are an error.
-/// Each key alone and with another, at values around the ends of all ranges.
+/// A user's text is either refused with an error or gives a drive that answers its commands. One or
+/// two keys at a time have values around the ends of all ranges.
 #[test]
 fn a_model_that_is_taken_answers_its_commands_whatever_its_keys_are() {
     let values = [

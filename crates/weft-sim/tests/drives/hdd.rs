@@ -26,7 +26,7 @@ fn the_mean_rotational_wait_is_half_a_turn() {
     }
 }
 
-/// Statement 2; the curve itself is tested beside it.
+/// Statement 2; the curve itself is tested in `arm.rs`.
 #[test]
 fn the_mean_seek_over_random_pairs_is_the_average() {
     for model in HDDS {
@@ -219,20 +219,21 @@ fn neighbours_leave_the_cache_together() {
     assert!(counters.destages < 100, "{} accesses for 4,000 writes", counters.destages);
 }
 
-/// A full cache accepts data as fast as it reaches the medium, and does not wait for the end of a
-/// piece.
+/// A full cache accepts data as fast as it reaches the medium, and does not wait for the end of the
+/// run that is being destaged.
 #[test]
 fn a_full_cache_takes_writes_as_fast_as_it_empties() {
     let mut bench = Bench::of(HDDS[0], "destage_piece_kib = 8192", 5);
     let stream = bench.sequential(WRITE, 4_096, 128);
     let run = bench.closed(4, 500, 2_000, stream);
-    // Four of 64 KiB at 75 MB/s, and a turn.
+    // Four writes of 64 KiB at 75 MB/s, and a turn of the platter.
     assert!(run.longest() < Span::millis(13), "{:?}", run.longest());
     near("a stream of writes, MB/s", run.iops() * 65_536.0 / 1e6, 76.0, 3.0);
 }
 
-/// A read waits for the end of the command that is being destaged, not of a whole piece: commands
-/// of 64 KiB are on the medium in 0.9 ms, a piece of 1 MiB in 14.
+/// A read waits for the end of the command that is being destaged. With `destage_unit = "piece"` it
+/// would wait for a whole run: commands of 64 KiB are on the medium in 0.9 ms, a run of 1 MiB in 14
+/// ms.
 #[test]
 fn a_read_waits_for_one_command_of_the_cache() {
     let longest = |lines: &str| {
@@ -300,8 +301,8 @@ fn a_stream_starves_nobody() {
     assert!(bench.drive.durable(sectors(far), sectors(BLOCK)), "300 MiB passed it over");
 }
 
-/// Returns the rate and the longest latency of 800 sequential reads of 1 MiB. The first four come
-/// in `order`. With `far`, one read of that place comes between them.
+/// Returns the rate and the longest latency of 800 sequential reads of 1 MiB. The first four are
+/// issued in `order`. With `far`, a read at that MiB of the disk is inserted as number 40.
 fn sequential_reads(
     model: &str,
     depth: u32,
@@ -321,7 +322,7 @@ fn sequential_reads(
 }
 
 /// At any depth a read takes at most the time of the reads before it and four turns of the platter.
-/// Counterpart: one read far away exceeds that, because the stream passes it by.
+/// Counterpart: one read far away takes longer, because the stream is served before it.
 #[test]
 fn sequential_reads_in_flight_together_wait_for_each_other_and_no_longer() {
     for (model, rate) in [(HDDS[0], 75_u32), (HDDS[1], 138), ("hdd-2022-20tb", 285)] {

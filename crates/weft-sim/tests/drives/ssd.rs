@@ -108,8 +108,8 @@ fn drives_of_today_are_as_specified() {
     near("970 EVO Plus: reads at QD1", random(model, "", Access::Read, 1, 4_000), 19e3, 10.0);
     near("970 EVO Plus: writes at QD1", random(model, "", WRITE, 1, 4_000), 60e3, 10.0);
     near("970 EVO Plus: reads at QD128", random(model, "", Access::Read, 128, 80_000), 600e3, 10.0);
-    // Missed: 550,000 is with the SLC mode, which is not modelled. Without it the limit is the
-    // sequential rate in blocks of 4 KiB.
+    // The published 550,000 writes a second are missed: they are reached in SLC mode, which is not
+    // modelled. Without this mode, the limit is the sequential rate in blocks of 4 KiB.
     let writes = random(model, "", WRITE, 128, 200_000);
     near("970 EVO Plus: writes at QD128 (target 550,000 missed)", writes, 1_700e6 / 4_096.0, 10.0);
 

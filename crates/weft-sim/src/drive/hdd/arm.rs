@@ -31,8 +31,8 @@ pub(in crate::drive) struct SeekPoints {
 }
 
 impl Seek {
-    /// Curve through `points` for this number of cylinders; `None` if the curve would fall
-    /// somewhere.
+    /// Curve through `points` for this number of cylinders; `None` if the seek time would fall with
+    /// the distance anywhere.
     pub(in crate::drive) fn through(
         points: SeekPoints,
         cylinders: u32,

@@ -18,9 +18,9 @@
 //!     rate = 512 · spt · H / (H · t_rev + (H − 1) · t_head + t_cylinder)
 //! ```
 //!
-//! Angles within a track are counted from the index mark and rounded down, and not added up: the
-//! times of the pieces of a track add up to that of the whole track to the nanosecond, and an
-//! access that follows another one never misses its first sector.
+//! Each angle within a track is computed from the index mark and rounded down, instead of adding up
+//! angles. The times of the parts of a track therefore add up to that of the whole track to the
+//! nanosecond, and an access that follows another one never misses its first sector.
 //!
 //! Units    nanoseconds, sectors of 512 bytes
 //! Source   `experiments.md` §2.1 (1); the form of the rate is that of Hitachi's drive

@@ -1,15 +1,15 @@
 //! Hard disk: command queue, choice of the next access, destaging and flushes.
 //!
 //! One arm carries out one access at a time. When it is free, it takes the access with the transfer
-//! that can begin soonest, after move and rotation. Candidates are the commands that wait for it.
-//! If no command waits, if too much is dirty, or if a flush waits, the oldest dirty extents (the
-//! *destage window*) are candidates too. A command that has waited longer than the age limit goes
-//! first. Reads that continue each other form a run and are served in order of arrival: a read
-//! waits for an older read that it begins in or right behind, and the head does not read on while
-//! an older read that it has passed waits just behind. Without any command, the head reads on
-//! behind the last read. Before the arm moves for a command, the controller's overhead passes, and
-//! the choice is made at the end of this time; only an access that continues under the head starts
-//! at once.
+//! that can begin soonest, after move and rotation. Candidates are the commands that wait for the
+//! arm. If no command waits, if too much is dirty, or if a flush waits, the oldest dirty extents
+//! (the *destage window*) are candidates too. A command that has waited longer than the age limit
+//! goes first. Reads that continue each other are served in order of arrival: a read waits for an
+//! older read if it begins within the older read or directly after it, and the head does not read
+//! on for a read if it has just passed the start of an older waiting read. Without any command, the
+//! head reads on behind the last read. Before the arm moves for a command, the controller's
+//! overhead passes, and the choice is made at the end of this time; only an access that continues
+//! under the head starts at once.
 //!
 //! ```text
 //!     read    in a cache ─────────────────────────────▶ link ─▶ done
@@ -20,10 +20,10 @@
 //! ```
 //!
 //! Assumptions beyond the specification: reads go before destaging unless more than ¾ of the limit
-//! is dirty; flushes, and writes without room in the cache, that have waited longer than the age
-//! limit take turns with commands that have; an extent that was passed over eight times the size of
-//! the window goes next; an access to the medium is never interrupted; written data is not kept for
-//! reading once it is on the medium.
+//! is dirty; if flushes or writes without room in the cache have waited longer than the age limit,
+//! and commands have too, destaging and these commands take turns; an extent that was passed over
+//! eight times the size of the window goes next; an access to the medium is never interrupted;
+//! written data is not kept for reading once it is on the medium.
 //!
 //! Source   `experiments.md` §2.1; that the drive knows reads that continue each other: "Sequential
 //!          read" in product manuals of Fujitsu (MPF3xxxAT §6.5.3, MHN2xxxAT §6.5); that it takes
@@ -71,9 +71,9 @@ pub(super) struct HddParameters {
     pub(super) write_cache: Sectors,
     /// Number of dirty extents that compete for the arm: those that have been dirty longest.
     pub(super) destage_window: u32,
-    /// Largest piece that is destaged in one access.
+    /// Largest run of sectors that is destaged in one access.
     pub(super) destage_piece: Sectors,
-    /// Whether a piece also ends where a write command of the host ended.
+    /// Whether a destaged run also ends where a write command of the host ended.
     pub(super) destage_by_command: bool,
 }
 
@@ -97,8 +97,8 @@ pub struct Hdd {
     /// Writes for which the cache has no room yet, in order of arrival, each with its time of
     /// arrival.
     outside: VecDeque<(Command, Time)>,
-    /// Time at which the piece that is being destaged will have made room for the first of the
-    /// writes in `outside`; `None` if that is not planned.
+    /// Time at which the run that is being destaged will have made room for the first of the writes
+    /// in `outside`; `None` if no such time is planned.
     room: Option<Time>,
     /// Flushes that were not answered, in order of arrival.
     flushes: VecDeque<Flush>,
@@ -322,8 +322,8 @@ impl Hdd {
         }
     }
 
-    /// Frees the room of those sectors of the piece being destaged that have passed under the head.
-    /// If this does not suffice for `wanted` sectors, plans the time at which it will.
+    /// Frees the room of those sectors of the run being destaged that have passed under the head.
+    /// If the room does not suffice for `wanted` sectors, plans the time at which it will.
     fn make_room(&mut self, now: Time, wanted: u64) {
         let Some(Active::Destage { first, end, begins }) = self.active else { return };
         let length = end - first.sector;
@@ -334,7 +334,8 @@ impl Hdd {
         };
         self.dirty.passed(first.sector + passed);
         let missing = self.dirty.missing(wanted);
-        // If the piece is too short for that, its end comes first.
+        // A run that is too short to free so many sectors needs no event: its end frees all of its
+        // room.
         if missing > 0 && passed + missing < length {
             let at = begins + Span(self.geometry.transfer(&first.place, passed + missing));
             // Times are rounded down, but time must still advance.
@@ -381,7 +382,8 @@ impl Hdd {
             }
             Active::Write { tag, first, end } => {
                 self.arm.stand_behind(&self.geometry, end);
-                // Not before the end, because a flush may wait for what this write replaces.
+                // The data that this write replaces stays dirty until now, because a flush may wait
+                // for it.
                 self.dirty.supersede(&self.geometry, first, end);
                 self.take_writes(now);
                 self.end_flushes(now);
@@ -492,7 +494,7 @@ impl Hdd {
         self.events.plan(until, Event::Arm);
     }
 
-    /// Completes the waiting reads of which the readahead has read all sectors.
+    /// Completes the waiting reads for which the readahead has read all sectors.
     fn answer_from_stream(&mut self, now: Time) {
         let mut index = 0;
         while index < self.waiting.len() {
@@ -561,9 +563,9 @@ impl Hdd {
         best.map(|(_, choice)| choice)
     }
 
-    /// Whether an older read has to be served before the read `it`: one that `it` continues or, if
-    /// the head would only have to read on for `it`, one that the head has passed. False for the
-    /// oldest read.
+    /// Whether an older read has to be served before the read `it`. That is the case if `it`
+    /// continues a waiting older read or, where the head would serve `it` by reading on
+    /// (`reads_on`), if the head has passed a waiting older read. False for the oldest read.
     fn is_behind_older(&self, it: &Waiting, reads_on: bool) -> bool {
         let passed = |older: &Waiting| reads_on && self.reads.passed(older.first, older.end);
         let continues = |older: &Waiting| older.first < it.first && it.first <= older.end;

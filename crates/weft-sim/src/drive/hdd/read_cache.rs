@@ -94,8 +94,8 @@ impl ReadCache {
         Some(stream.since + geometry.transfer(&stream.from.place, length))
     }
 
-    /// Whether the head has passed this range: the stream began behind the start of the range, and
-    /// at most one segment behind the end of the range.
+    /// Whether the head has passed the start of this range a short time ago: the stream began after
+    /// the start of the range, and at most one segment after its end.
     pub(super) fn passed(&self, start: u64, end: u64) -> bool {
         let before =
             |stream: Stream| start < stream.began && stream.began <= end + self.segment_sectors;

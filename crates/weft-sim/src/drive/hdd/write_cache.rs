@@ -2,8 +2,9 @@
 //!
 //! Dirty sectors are kept as extents that do not overlap. A write beside an extent makes it longer;
 //! a write over an extent replaces its data in place. Extents are *destaged* to the platters from a
-//! window of the oldest ones, in pieces. A piece has a fixed size or, if the drive keeps the host's
-//! write commands apart, ends at the latest where the first command in it ends.
+//! window of the oldest ones, in runs of contiguous sectors. A run has a largest size
+//! (`destage_piece`). If the drive keeps the host's write commands apart, the run also ends where
+//! the first command in it ends.
 //!
 //! A flush closes an epoch. Extents of different epochs are not merged, so that a flush never waits
 //! for later writes.
@@ -26,17 +27,17 @@ pub(super) struct WriteCache {
     sectors: u64,
     limit: u64,
     epoch: u64,
-    /// Epochs, oldest first, each with the number of its extents, plus one if a piece of it is
+    /// Epochs, oldest first, each with the number of its extents, plus one if a run of the epoch is
     /// being destaged. Epochs with a number of 0 are dropped, except for the newest.
     live: VecDeque<(u64, u64)>,
-    /// The piece that is being destaged: first sector, end, epoch.
+    /// The run that is being destaged: first sector, end, epoch.
     leaving: Option<(u64, u64, u64)>,
     /// Number of pieces of other extents destaged since the last piece of the oldest extent.
     passed_over: usize,
-    /// Boundaries of the host's write commands, if pieces end there.
+    /// Boundaries of the host's write commands, if destaged runs end there.
     commands: Option<BTreeSet<u64>>,
-    /// Sequential destaging: end of the last piece, and the number of contiguous sectors up to it
-    /// that have not yet counted as passing over the oldest extent.
+    /// Sequential destaging: end of the last run, and the number of contiguous sectors before it
+    /// that `passed_over` has not counted yet.
     row: (u64, u64),
 }
 
@@ -50,8 +51,8 @@ pub(super) struct Extent {
 }
 
 impl WriteCache {
-    /// A cache with room for `limit` sectors. With `by_command`, pieces end where a write command
-    /// of the host ended.
+    /// A cache with room for `limit` sectors. With `by_command`, destaged runs end where a write
+    /// command of the host ended.
     pub(super) fn new(limit: u64, by_command: bool) -> Self {
         Self {
             commands: by_command.then(BTreeSet::new),
@@ -211,8 +212,8 @@ impl WriteCache {
         self.passed_over
     }
 
-    /// Starts to destage a piece of at most `most` sectors from the start of an extent. Returns its
-    /// first sector and length.
+    /// Starts to destage a run of at most `most` sectors from the start of an extent. Returns the
+    /// first sector and the length of the run.
     pub(super) fn leave(&mut self, geometry: &Geometry, age: u64, most: u64) -> (u64, u64) {
         assert!(self.leaving.is_none(), "there is one arm");
         let is_oldest = self.extents.first_key_value().is_some_and(|(oldest, _)| *oldest == age);
@@ -224,8 +225,8 @@ impl WriteCache {
             end = commands.range(start + 1..end).next().copied().unwrap_or(end);
             forget(commands, start, end);
             commands.remove(&start);
-            // Contiguous commands count as passing over the others only as often as pieces of the
-            // largest size would.
+            // Contiguous runs that end at commands pass over the oldest extent only once for every
+            // `most` sectors, as runs of the largest size would.
             let before = if self.row.0 == start { self.row.1 } else { most };
             counts = before >= most;
             self.row = (end, before % most + (end - start));
@@ -239,15 +240,15 @@ impl WriteCache {
         (start, end - start)
     }
 
-    /// Frees the room of the piece that is being destaged up to this sector, which has been written
-    /// to the platters.
+    /// Frees the room of the run that is being destaged up to this sector, because everything
+    /// before the sector has been written to the platters.
     pub(super) fn passed(&mut self, sector: u64) {
         let (start, end, _) = self.leaving.as_mut().expect("a piece is leaving");
         let sector = sector.clamp(*start, *end);
         self.sectors -= sector - std::mem::replace(start, sector);
     }
 
-    /// Records that the piece being destaged is on the platters as a whole.
+    /// Records that all of the run that was being destaged is on the platters.
     pub(super) fn left(&mut self) {
         let (start, end, epoch) = self.leaving.take().expect("a piece was leaving");
         self.sectors -= end - start;
@@ -356,7 +357,7 @@ mod tests {
         assert!(!cache.promise(16) && !cache.has(0, 20) && cache.has(10, 20));
         cache.passed(16);
         assert!(cache.promise(16));
-        // The piece continues, and its rest is counted once.
+        // The end of the run frees the rest of its room, and no sector twice.
         cache.left();
         assert_eq!(cache.sectors, 20 + 16);
         assert!(cache.has(80, 100) && !cache.has_any(0, 80));

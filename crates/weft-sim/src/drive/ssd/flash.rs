@@ -200,9 +200,9 @@ impl Flash {
         self.stage(now, index);
     }
 
-    /// Ends the operation with which the count of begun operations of a die became `begun`, unless
-    /// it was interrupted. Returns the operation if it is anything other than a read for the host
-    /// or readahead.
+    /// Ends operation number `begun` of a die (the value of the die's count `begun` since its
+    /// start), unless the operation was interrupted. Returns the operation if it is anything other
+    /// than a read for the host or readahead.
     pub(super) fn end(
         &mut self,
         now: Time,

@@ -212,7 +212,7 @@ impl Mapping {
         self
     }
 
-    /// Writes a page of the drive. Calls `work` for each piece of work of the dies that this
+    /// Writes a page of the drive. Calls `work` for each operation of the dies that the write
     /// requires.
     pub(super) fn write(&mut self, page: u64, work: &mut impl FnMut(Work)) {
         let (page, _) = self.shape.fold(page);

@@ -83,7 +83,7 @@ impl Host {
         while self.engine_turn() {}
     }
 
-    /// Runs one turn of the engine (a bounded piece of its work) if the engine has work and its
+    /// Runs one turn of the engine (a bounded amount of its work) if the engine has work and its
     /// thread is free. Returns whether a turn was run.
     pub(in crate::machine) fn engine_turn(&mut self) -> bool {
         self.delay_answers();

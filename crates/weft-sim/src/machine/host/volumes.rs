@@ -45,7 +45,7 @@ impl VolumeUse {
 pub(in crate::machine) struct TokenWait {
     volume: VolumeId,
     /// Number of this wait, counted from 1 over all waits for tokens of the volume. The wait has
-    /// ended once so many waits have.
+    /// ended once this many waits of the volume have ended.
     place: u64,
 }
 

@@ -2,8 +2,9 @@
 //!
 //! An operation takes CPU time for its system calls and for copying data. Then it takes effect on
 //! the file system, and waits where a process would: in `balance_dirty_pages`, for an fsync, and
-//! for pages of a removed file that are under writeback. The next operation begins when it has
-//! ended. Reads find their pages in the cache, because the client wrote them shortly before.
+//! for pages of a removed file that are under writeback. The next operation begins when the present
+//! one has ended. Reads find their pages in the cache, because the client wrote them shortly
+//! before.
 //!
 //! With [`Settings::sync_open`] (`dbench -s`) each write is followed by an fsync, as with `O_SYNC`.
 
@@ -348,7 +349,7 @@ impl Client {
                 return Some(State::Removes(gone));
             }
             Op::Flush(handle) => {
-                // In no load is a directory fsynced.
+                // No load fsyncs a directory.
                 let inode = (*self.open.get(&handle)?)?;
                 return Some(State::Syncs(FileSync::new(&self.fs, host, inode)));
             }
@@ -455,8 +456,8 @@ impl Client {
         Some(inode)
     }
 
-    /// Handles the loss of a handle or name of a file. Returns the next state of the client: it
-    /// removes the file if that was the last handle or name.
+    /// Handles the loss of a handle or name of a file. Returns the next state of the client, which
+    /// removes the file if it has lost its last handle or name.
     fn forget(&mut self, inode: Option<Inode>) -> State {
         let Some(inode) = inode else { return State::Over };
         let named = || self.files.values().any(|named| *named == inode);

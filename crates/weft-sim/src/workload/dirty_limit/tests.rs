@@ -88,7 +88,7 @@ fn writeback_statement_61_two_equal_writers_get_equal_parts() {
     for name in BEFORE_AND_AFTER {
         let cell = DirtyLimit { measured: Span::secs(30), ..single(name, 100, 2) };
         let jain = cell.run().jain;
-        // Rates that differ by 5 % have 0.9994.
+        // Two rates that differ by 5 % have an index of 0.9994.
         assert!(jain > 0.9994, "{name}: {jain}");
     }
 }

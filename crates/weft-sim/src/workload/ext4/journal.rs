@@ -11,8 +11,8 @@
 //!
 //! After the commit, the changed blocks are dirty pages of the block device, which the flusher
 //! writes to their home on the volume when they are old; a block that changes again meanwhile is
-//! dirty only once. Once three quarters of the journal are used, jbd2 first writes all of them home
-//! itself (a checkpoint) before it commits anything else.
+//! dirty only once. Once three quarters of the journal are used, jbd2 first writes all changed
+//! blocks home itself (a checkpoint) before it commits anything else.
 
 use std::collections::BTreeSet;
 use std::ops::Range;

@@ -388,7 +388,7 @@ impl Process for Buffered {
                     self.end(host);
                 }
             }
-            // The page cache lets it continue.
+            // The page cache lets the clone continue.
             Woken::Message(_) => self.thread.stop_sleeping(),
             Woken::Started | Woken::Timer | Woken::Unblocked => {}
         }
