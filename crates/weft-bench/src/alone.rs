@@ -1,6 +1,6 @@
 //! Engine alone: requests through an engine without members, memory or clock.
 //!
-//! Member requests and computations complete when the engine is run next and take no time, and
+//! Member requests and computations complete at the next run of the engine and take no time, and
 //! frames are numbers without memory. The remaining cost is the engine's work for a request,
 //! including all inputs and outputs.
 
@@ -68,12 +68,12 @@ pub(crate) struct Alone {
     now: u64,
     tag: u64,
     rng: Rng,
-    /// Tokens of member requests and computations that complete when the engine is run next.
+    /// Tokens of member requests and computations that complete at the next run of the engine.
     done: Vec<Token>,
     worked: Worked,
 }
 
-/// Numbers of pieces of the engine's work, by kind, since the engine was made.
+/// Counts of each kind of the engine's work since the engine was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Worked {
     pub(crate) turns: u64,
@@ -306,7 +306,7 @@ mod tests {
         assert_eq!(counted(&alone), [0; 4]);
         let cache = alone.engine.snapshot().write_back.unwrap();
         assert_eq!((cache.dirty_pages, cache.writeback_pages), (2048, 0));
-        // The twin: writes beyond the cache reach the members.
+        // Counterpart: writes to an area larger than the cache reach the members.
         let mut alone = Alone::cached(Bytes::mib(1), Bytes::mib(8), 64).unwrap();
         alone.carry_out(Asked::RandomWrite, 500).unwrap();
         let [_, _, _, written] = counted(&alone);

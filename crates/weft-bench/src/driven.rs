@@ -204,7 +204,7 @@ mod tests {
             requests(&mut driven.driver) - before
         };
         let writes = counted(Asked::RandomWrite);
-        // Beside those of stripes, the superblocks of an array that becomes dirty.
+        // The requests of stripes, and those that write superblocks as the array becomes dirty.
         assert!((780..=810).contains(&writes), "{writes}");
         assert_eq!(counted(Asked::RandomRead), 200);
     }

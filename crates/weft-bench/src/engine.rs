@@ -6,7 +6,8 @@
 //! real files, created and served by `weft`: how many member requests are there, and how fast is
 //! the volume, with the policies of patches 000 (stripe priority) and 004 (stripe size) on and off?
 //! The counts are compared with those of kernel md. Each variant has 4 MiB of stripe cache, as
-//! kernel md had; stripes of 64 KiB have 6 % more, because md's minimum is 17 stripes.
+//! kernel md had; the variant with stripes of 64 KiB has 6 % more, because md's minimum is 17
+//! stripes.
 
 use std::collections::VecDeque;
 use std::path::Path;
@@ -168,7 +169,8 @@ fn cases(quick: bool) -> Result<Vec<Case>, BenchError> {
         let auto = Ok(("stripe_size=auto".to_owned(), knobs(&auto)?));
         let fixed = sizes.iter().map(|kib| {
             let bytes = kib << 10;
-            // The minimum of md: for stripes of 64 KiB it takes 6 % more memory.
+            // At least md's minimum of 17 stripes, which takes 6 % more memory with stripes of 64
+            // KiB.
             let stripes = (CACHE_BYTES / bytes).max(17);
             let settings =
                 [("stripe_size", bytes.to_string()), ("stripe_cache_size", stripes.to_string())];
@@ -343,8 +345,8 @@ fn places(load: Load, units: u64) -> Vec<u64> {
     let mut rng = Rng::new(1);
     match load {
         Load::Sequential => (0..2048).collect(),
-        // As fio did for kernel md: two jobs alternate, each in its own 8 MiB, 64 MiB apart, in
-        // random order, every block once.
+        // Two jobs alternate, as fio's did for kernel md. Each job writes every block of its own 8
+        // MiB once, in random order; the two areas begin 64 MiB apart.
         Load::Random => {
             let blocks = (8 << 20) / 4096;
             let mut jobs = [0, (64 << 20) / 4096].map(|first| {

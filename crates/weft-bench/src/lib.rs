@@ -11,7 +11,7 @@
 //! | [`member`] | reads and writes of a file through the runtime | fio |
 //! | [`nbd`] | volumes over NBD | nbdkit, the minimal server |
 //! | [`parity`] | XOR, P+Q, the rebuilding of two strips | ISA-L, scalar kernels |
-//! | [`repeat`] | one piece of work many times, for a profiler | |
+//! | [`repeat`] | one operation many times, for a profiler | |
 //! | [`sched`] | a request through each scheduler alone | kernel mq-deadline |
 //!
 //! The program adds the command line, the table and the JSON. Unsafe code is confined to the

@@ -1,9 +1,9 @@
 //! Rebuild benchmark: rebuild of a member in memory, compared with the minimal work for it.
 //!
 //! A driver with an engine rebuilds the last member of an array as fast as it can, on one thread
-//! and with members in this process's memory. The baseline computes the same bytes from the others'
-//! memory, without an engine: a copy for RAID 1, parity for RAID 5 and 6. Figures are bytes of the
-//! rebuilt member per second of CPU time.
+//! and with members in this process's memory. The baseline computes the same bytes from the memory
+//! of the other members, without an engine: a copy for RAID 1, parity for RAID 5 and 6. Figures are
+//! bytes of the rebuilt member per second of CPU time.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -154,8 +154,8 @@ struct Least {
     level: Level,
     parity: Parity,
     sources: Vec<Vec<u8>>,
-    /// Content of the rebuilt member. For RAID 6 also the other parity, which a rebuild computes
-    /// for comparison.
+    /// Content of the rebuilt member and, for RAID 6, the other parity, which a rebuild
+    /// computes to compare it.
     made: Vec<Vec<u8>>,
 }
 

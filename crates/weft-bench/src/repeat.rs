@@ -1,9 +1,10 @@
-//! Repetition: one piece of work done many times, under a profiler.
+//! Repetition: one operation done many times, under a profiler.
 //!
-//! Preparation stays outside of `measured_part`, and the repeated work is nowhere else: callgrind's
-//! `--toggle-collect` and perf's call chains separate them by this name. Nothing depends on a
-//! clock, a random number or an address, so the count of instructions is the same in every run.
-//! `cargo xtask instructions` compares the counts with those of `benches/instructions.toml`.
+//! The function `measured_part` contains all of the repeated work and none of its preparation, so
+//! callgrind's `--toggle-collect` and perf's call chains find the repeated work by this name.
+//! Nothing depends on a clock, a random number or an address, so the count of instructions is the
+//! same in every run. `cargo xtask instructions` compares the counts with those of
+//! `benches/instructions.toml`.
 
 use std::hint::black_box;
 
@@ -19,27 +20,27 @@ use crate::driven::Driven;
 use crate::sched::{Loaded, SchedLoad};
 use crate::session::session;
 
-/// Piece of work that can be repeated under a profiler.
+/// Operation that can be repeated under a profiler.
 #[derive(Debug)]
 pub struct Repetition {
     /// Name on the command line.
     pub name: &'static str,
-    /// Description of the work.
+    /// Description of the operation.
     pub about: &'static str,
     run: fn(u64) -> Result<(), BenchError>,
 }
 
 impl Repetition {
-    /// Does the work `count` times.
+    /// Carries out the operation `count` times.
     ///
     /// # Errors
-    /// The work failed, or this CPU lacks its instructions.
+    /// The operation failed, or this CPU lacks its instructions.
     pub fn run(&self, count: u64) -> Result<(), BenchError> {
         (self.run)(count)
     }
 }
 
-/// Pieces of work that can be repeated, by name.
+/// Operations that can be repeated, by name.
 pub static REPETITIONS: &[Repetition] = &[
     Repetition {
         name: "assemble",

@@ -220,8 +220,7 @@ struct SchedCase {
     knobs: Knobs,
 }
 
-/// Schedulers to be measured: each of them once, and bfq also with each of its options for merging
-/// queues.
+/// Schedulers to be measured: each of them once, but bfq once with each value of `merge_queues`.
 fn ways() -> Vec<SchedCase> {
     let mut ways = Vec::new();
     let base = Knobs::md();
@@ -381,7 +380,7 @@ mod tests {
                 let (warm, dispatched) = (allocations(), loaded.dispatched);
                 loaded.run(20_000);
                 assert_eq!(allocations() - warm, 0, "{}, {}", way.name, load.name());
-                // The twin: lists that grow to their final size do allocate.
+                // Counterpart: lists that grow to their final size do allocate.
                 let grows = loaded.load.processes > 1 || way.knobs.scheduler != SchedulerKind::None;
                 assert!(warm > before || !grows, "{}, {}", way.name, load.name());
                 let parts = 20_000 / (loaded.dispatched - dispatched);

@@ -1,8 +1,9 @@
 //! Engine costs: CPU time of each kind of work, fitted to loads that mix them.
 //!
-//! Each load has another mixture: reads handle no stripes, large writes attach many stripes to one
-//! input, stripes of 4 KiB merge many parts into one member request. The counts and the time of a
-//! load form an observation; [`weft_lab::least_squares`] finds the costs that explain all of them.
+//! Each load has a different mixture: reads handle no stripes, large writes attach many stripes to
+//! one input, stripes of 4 KiB merge many parts into one member request. The counts and the time of
+//! a load form an observation; [`weft_lab::least_squares`] finds the costs that explain all of
+//! them.
 
 use std::time::Duration;
 

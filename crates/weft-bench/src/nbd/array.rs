@@ -29,7 +29,7 @@ pub fn serve(socket: &Path, stripe_size: &str) -> Result<(), BenchError> {
     let mut knobs = Knobs::default();
     let knob = knobs.parse("stripe_size", stripe_size).map_err(BenchError::usage)?;
     knobs.set(knob);
-    // Equal memory for every stripe size: that of md's 256 stripes of 4 KiB.
+    // Every stripe size has the memory that 256 stripes of 4 KiB take in md.
     let stripes = (CACHE_BYTES / MEMBERS / knobs.stripe_size.bytes().0).max(17);
     knobs.stripe_cache_size = u32::try_from(stripes).map_err(BenchError::failed)?;
     knobs.stripe_cache_bytes = Bytes(CACHE_BYTES);

@@ -2,9 +2,10 @@
 //!
 //! Every server is a process of its own on a unix socket, and the servers alternate under one lean
 //! client (`load.rs`), so the server is the bottleneck. The minimal server (`least.rs`) shows what
-//! a socket carries: memory, one receive and one send for many requests, and no engine. If data
-//! crosses from one CPU to another, client and server are two or three times slower than on one
-//! CPU, and the kernel decides which; hence many short rounds and the median.
+//! a socket carries: memory, one receive and one send for many requests, and no engine. Client and
+//! server are two or three times slower on two CPUs, between which data must move, than on one CPU.
+//! The kernel chooses the CPUs, so a measurement consists of many short rounds, and its result is
+//! their median.
 
 mod array;
 mod least;
