@@ -43,16 +43,16 @@ pub enum JobError {
     /// The option is unknown to weft.
     #[error("{at}: option {option}: not one that weft reads{}", suggestion(option, HELP))]
     Option {
-        /// Place of the option.
-        at: Box<Place>,
+        /// Position of the option.
+        at: Box<OptionPosition>,
         /// The unknown option.
         option: String,
     },
     /// The option does not allow the value.
     #[error("{at}: {option}: found {found:?}, expected {expected}")]
     Value {
-        /// Place of the option.
-        at: Box<Place>,
+        /// Position of the option.
+        at: Box<OptionPosition>,
         /// Option that has the value.
         option: String,
         /// The value that the option does not allow.
@@ -63,8 +63,8 @@ pub enum JobError {
     /// The option, with this value, changes the load in a way that is not simulated.
     #[error("{at}: {option} is not simulated: {reason}")]
     Refused {
-        /// Place of the option.
-        at: Box<Place>,
+        /// Position of the option.
+        at: Box<OptionPosition>,
         /// The option with its value, as written.
         option: String,
         /// Reason why it is not simulated, or what is simulated instead.
@@ -88,8 +88,8 @@ pub enum JobError {
 }
 
 impl JobError {
-    /// Place and name of the option that is at fault, in a job file.
-    pub(super) fn option(&self) -> Option<(&Place, &str)> {
+    /// Position and name of the option that is at fault, in a job file.
+    pub(super) fn option(&self) -> Option<(&OptionPosition, &str)> {
         match self {
             Self::Option { at, option }
             | Self::Refused { at, option, .. }
@@ -103,9 +103,9 @@ impl JobError {
     }
 }
 
-/// Place of an option: section, file and line.
+/// Position of an option: section, file and line.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct OptionPosition {
     /// Job file, or file that it includes.
     pub file: String,
     /// Number of the line, 1-based.
@@ -114,7 +114,7 @@ pub struct Place {
     pub section: String,
 }
 
-impl std::fmt::Display for Place {
+impl std::fmt::Display for OptionPosition {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}:{}: [{}]", self.file, self.line, self.section)
     }

@@ -18,7 +18,7 @@ mod rng;
 mod value;
 
 pub use engine::Engine;
-pub use error::{JobError, Place};
+pub use error::{JobError, OptionPosition};
 pub use option::left_out;
 pub use option_table::{JobOption, LEFT_OUT, OPTION_NAMES, OPTIONS, Others, REFUSED};
 pub use parse::{ParseOptions, parse, parse_text};

@@ -4,7 +4,7 @@
 //! when the section ends. `kb_base` and `iodepth` therefore apply to the whole section, wherever
 //! they are written.
 
-use super::error::{JobError, Place};
+use super::error::{JobError, OptionPosition};
 use super::option_table::{
     LEFT_OUT, OFF, OPTION_NAMES, REFUSED, Setting, Unfit, reason_in, row_of,
 };
@@ -71,9 +71,9 @@ pub(super) struct Where<'a> {
 }
 
 impl Where<'_> {
-    fn place(&self) -> Box<Place> {
+    fn place(&self) -> Box<OptionPosition> {
         let (file, section) = (self.file.to_owned(), self.section.to_owned());
-        Box::new(Place { file, line: self.line, section })
+        Box::new(OptionPosition { file, line: self.line, section })
     }
 
     /// The error of a value that an option does not allow.
