@@ -50,7 +50,7 @@ impl ParityLoad {
         if cases.is_empty() {
             return Err(BenchError::usage("--only: no case has this in its name"));
         }
-        let span = if cases.iter().any(|case| case.place == Place::Dram) {
+        let span = if cases.iter().any(|case| case.place == StripLocation::Dram) {
             if effort.quick { DRAM_QUICK } else { DRAM }
         } else {
             L2
@@ -85,7 +85,7 @@ struct Case {
     /// Number of data strips, including lost ones.
     sources: usize,
     strip: usize,
-    place: Place,
+    place: StripLocation,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,8 +96,9 @@ enum Work {
     RebuildTwo,
 }
 
+/// Memory that the strips of a case are read from: a second-level cache or DRAM.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum StripLocation {
     L2,
     Dram,
 }
@@ -110,7 +111,7 @@ fn cases(quick: bool) -> Vec<Case> {
     };
     let mut cases = Vec::new();
     for (work, widths) in shapes {
-        for place in [Place::L2, Place::Dram] {
+        for place in [StripLocation::L2, StripLocation::Dram] {
             for sources in *widths {
                 for strip in [4 << 10, 64 << 10] {
                     cases.push(Case { work: *work, sources: *sources, strip, place });
@@ -129,8 +130,8 @@ impl Case {
             Work::RebuildTwo => "rebuild two of",
         };
         let place = match self.place {
-            Place::L2 => "in L2",
-            Place::Dram => "from DRAM",
+            StripLocation::L2 => "in L2",
+            StripLocation::Dram => "from DRAM",
         };
         let strip = self.strip >> 10;
         format!("{work} {}+{} {strip}K {place}", self.sources, self.results())
@@ -147,10 +148,10 @@ impl Case {
         let wide = self.strip == 64 << 10;
         match (self.work, self.place, self.sources) {
             (Work::Xor, _, _) => Some(1.0),
-            (Work::Pq, Place::L2, 6) => Some(if wide { 1.55 } else { 1.3 }),
-            (Work::Pq, Place::L2, 10) => Some(if wide { 1.9 } else { 1.4 }),
-            (Work::Pq, Place::L2, _) => Some(1.2),
-            (Work::Pq, Place::Dram, 6 | 10) if wide => Some(1.15),
+            (Work::Pq, StripLocation::L2, 6) => Some(if wide { 1.55 } else { 1.3 }),
+            (Work::Pq, StripLocation::L2, 10) => Some(if wide { 1.9 } else { 1.4 }),
+            (Work::Pq, StripLocation::L2, _) => Some(1.2),
+            (Work::Pq, StripLocation::Dram, 6 | 10) if wide => Some(1.15),
             (Work::RebuildTwo, _, _) => Some(1.5),
             _ => None,
         }
@@ -160,8 +161,10 @@ impl Case {
     fn strategy(&self) -> Strategy {
         let maker = Maker::detect();
         match self.place {
-            Place::L2 => Strategy::for_cached(maker),
-            Place::Dram => Strategy::for_cold(maker, self.sources, self.results(), self.strip),
+            StripLocation::L2 => Strategy::for_cached(maker),
+            StripLocation::Dram => {
+                Strategy::for_cold(maker, self.sources, self.results(), self.strip)
+            }
         }
     }
 
@@ -173,7 +176,7 @@ impl Case {
         rounds: u32,
         turn: Duration,
     ) -> Result<SheetRow, BenchError> {
-        let span = if self.place == Place::L2 { L2 } else { arena.bytes().len() };
+        let span = if self.place == StripLocation::L2 { L2 } else { arena.bytes().len() };
         let stripe_bytes = (self.sources + self.results()) * self.strip;
         let stripes = (span / stripe_bytes).max(1);
         let tables = other.prepare(self);
@@ -330,7 +333,7 @@ mod tests {
 
     #[test]
     fn coefficients_give_the_lost_strips() {
-        let case = Case { work: Work::RebuildTwo, sources: 8, strip: 1, place: Place::L2 };
+        let case = Case { work: Work::RebuildTwo, sources: 8, strip: 1, place: StripLocation::L2 };
         let data: Vec<u8> = (0..8).map(|number| number * 31 + 5).collect();
         let p = data.iter().fold(0, |sum, byte| sum ^ byte);
         let q = (0..).zip(&data).fold(0, |sum, (k, byte)| sum ^ gf::mul(gf::pow2(k), *byte));
@@ -378,7 +381,7 @@ mod tests {
 
     #[test]
     fn one_wrong_bit_is_a_disagreement() {
-        let case = Case { work: Work::Pq, sources: 4, strip: 4096, place: Place::L2 };
+        let case = Case { work: Work::Pq, sources: 4, strip: 4096, place: StripLocation::L2 };
         let mut arena = Arena::new(L2);
         let stripe = &mut arena.bytes()[..6 * 4096];
         let right = |stripe: &mut [u8]| case.by_weft(Parity::detect(), stripe);
