@@ -10,7 +10,7 @@
 //! Units    nanoseconds, cylinders
 //! Source   `experiments.md` §2.1 (2), (3)
 
-use super::geometry::{Geometry, Place};
+use super::geometry::{Geometry, PlatterPosition};
 
 /// Curve of seek times over the distance.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -86,13 +86,13 @@ impl Approach {
     }
 }
 
-/// A sector with its place on the platters.
+/// A sector with its position on the platters.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Target {
     /// Number of the sector.
     pub(super) sector: u64,
-    /// Place of the sector on the platters.
-    pub(super) place: Place,
+    /// Position of the sector on the platters.
+    pub(super) place: PlatterPosition,
 }
 
 impl Target {

@@ -1,4 +1,4 @@
-//! Geometry of a hard disk: zones, tracks and skew, which give each sector a place and an angle.
+//! Geometry of a hard disk: zones, tracks and skew, which give each sector a position and an angle.
 //!
 //! Sectors fill a track, then the tracks of all heads of a cylinder, then the next cylinder
 //! inwards. Cylinders are grouped into zones; the tracks of outer zones have more sectors:
@@ -87,9 +87,9 @@ pub(super) struct Geometry {
     cylinder_skew: u64,
 }
 
-/// Place of a sector on the platters.
+/// Position of a sector on the platters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct PlatterPosition {
     /// Number of the cylinder, counted from the outside.
     pub(super) cylinder: u64,
     /// Number of the head within the cylinder.
@@ -132,8 +132,8 @@ impl Geometry {
         Sectors(self.capacity)
     }
 
-    /// Place of a sector. The sector after the last one of the disk has a place too.
-    pub(super) fn place(&self, sector: u64) -> Place {
+    /// Position of a sector. The sector after the last one of the disk has a position too.
+    pub(super) fn place(&self, sector: u64) -> PlatterPosition {
         let zone = self.zones.partition_point(|zone| zone.first_sector <= sector) - 1;
         let zone = &self.zones[zone];
         let (track, sector) =
@@ -144,12 +144,12 @@ impl Geometry {
         let skew = cylinder * self.cylinder_skew + head * self.head_switch;
         let angle = skew + sector * self.turn / zone.sectors_per_track;
         let angle = angle % self.turn;
-        Place { cylinder, head, angle, sector, sectors_per_track: zone.sectors_per_track }
+        PlatterPosition { cylinder, head, angle, sector, sectors_per_track: zone.sectors_per_track }
     }
 
     /// Time to transfer `length` sectors from `place` on, ns. It includes the switches between
     /// their tracks, but none after the last sector.
-    pub(super) fn transfer(&self, place: &Place, mut length: u64) -> u64 {
+    pub(super) fn transfer(&self, place: &PlatterPosition, mut length: u64) -> u64 {
         let mut at = *place;
         let mut total = 0;
         loop {
@@ -165,7 +165,7 @@ impl Geometry {
 
     /// Number of sectors from `place` on that have passed under the head after `elapsed` ns, at
     /// most `limit`.
-    pub(super) fn passed(&self, place: &Place, elapsed: u64, limit: u64) -> u64 {
+    pub(super) fn passed(&self, place: &PlatterPosition, elapsed: u64, limit: u64) -> u64 {
         let mut at = *place;
         let (mut passed, mut used) = (0, 0);
         loop {
@@ -191,13 +191,13 @@ impl Geometry {
     }
 
     /// Time that `count` sectors from `at` on, all on one track, take to pass under the head, ns.
-    fn within(&self, at: &Place, count: u64) -> u64 {
+    fn within(&self, at: &PlatterPosition, count: u64) -> u64 {
         let angle = |sector: u64| sector * self.turn / at.sectors_per_track;
         angle(at.sector + count) - angle(at.sector)
     }
 
     /// Moves `at` to the start of the next track. Returns the time that the switch takes, ns.
-    fn to_next_track(&self, at: &mut Place) -> u64 {
+    fn to_next_track(&self, at: &mut PlatterPosition) -> u64 {
         at.sector = 0;
         at.head += 1;
         if at.head < self.heads {

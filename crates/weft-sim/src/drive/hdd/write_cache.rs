@@ -44,7 +44,7 @@ pub(super) struct WriteCache {
 /// An extent: contiguous dirty sectors.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Extent {
-    /// First sector, with its place on the platters.
+    /// First sector, with its position on the platters.
     pub(super) start: Target,
     end: u64,
     epoch: u64,
