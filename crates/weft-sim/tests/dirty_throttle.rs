@@ -6,7 +6,7 @@
 
 use weft_engine::knobs::Knobs;
 use weft_engine::page_cache::{Amount, DirtyThrottle, InodeId, Kernel, PAGE_BYTES, PoolConfig};
-use weft_sim::machine::{Costs, Machine, MachineParts, Pid, Place};
+use weft_sim::machine::{Costs, Machine, MachineParts, PageAllocator, Pid};
 use weft_sim::workload::dd::Dd;
 use weft_sim::workload::dirty_limit::DirtyLimit;
 use weft_units::{Bytes, Span, Time};
@@ -24,7 +24,7 @@ const IO_LESS: [Kernel; 5] = [
 #[derive(Debug)]
 struct InARow;
 
-impl Place for InARow {
+impl PageAllocator for InARow {
     fn place(&mut self, inode: InodeId, page: u64, count: u64) -> (Bytes, u64) {
         (Bytes(u64::from(inode.0) * (4 << 30) + page * PAGE_BYTES), count)
     }

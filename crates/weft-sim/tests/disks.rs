@@ -4,7 +4,9 @@ use weft_engine::knobs::Knobs;
 use weft_engine::page_cache::{Amount, Balance, InodeId, Kernel, PAGE_BYTES, PoolConfig};
 use weft_engine::{Flags, RequestOp};
 use weft_sim::drive::Drive;
-use weft_sim::machine::{Host, Machine, MachineParts, PageCacheParts, Pid, Place, Process, Woken};
+use weft_sim::machine::{
+    Host, Machine, MachineParts, PageAllocator, PageCacheParts, Pid, Process, Woken,
+};
 use weft_units::{ByteRange, Bytes, Span, Time, VolumeId};
 
 /// Disks of 100 MB/s that answer when the data is on the platter.
@@ -109,7 +111,7 @@ impl Process for Burst {
 #[derive(Debug)]
 struct Scattered;
 
-impl Place for Scattered {
+impl PageAllocator for Scattered {
     fn place(&mut self, _: InodeId, page: u64, count: u64) -> (Bytes, u64) {
         let (run, within) = (page / 16, page % 16);
         (Bytes((run * 32 + within) * PAGE_BYTES), count.min(16 - within))

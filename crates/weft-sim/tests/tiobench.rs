@@ -2,7 +2,7 @@
 
 use weft_engine::knobs::{Activation, CacheForm, Knobs, PriorityRule, Writes};
 use weft_engine::page_cache::{InodeId, Kernel, PoolConfig};
-use weft_sim::machine::{Costs, Machine, MachineParts, Pid, Place};
+use weft_sim::machine::{Costs, Machine, MachineParts, PageAllocator, Pid};
 use weft_sim::workload::tiobench::{Phase, Run, Timed, Tiobench};
 use weft_sim::workload::xfs::Xfs;
 use weft_units::{Bytes, Sectors, Span, Time};

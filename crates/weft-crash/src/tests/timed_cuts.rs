@@ -15,7 +15,7 @@ use weft_engine::mutant::Mutant;
 use weft_engine::page_cache::{Amount, InodeId, Kernel, PAGE_BYTES, PoolConfig};
 use weft_ondisk::Level;
 use weft_sim::drive::Drive;
-use weft_sim::machine::{Host, Machine, MachineParts, Pid, Place, Process, Seen, Woken};
+use weft_sim::machine::{Host, Machine, MachineParts, PageAllocator, Pid, Process, Seen, Woken};
 use weft_sim::workload::tiobench::{Phase, Run, Tiobench};
 use weft_units::{ByteRange, Bytes, ClientId, Span, Time};
 
@@ -36,7 +36,7 @@ struct InARow;
 
 const LOG: ByteRange = ByteRange { start: Bytes::ZERO, len: Bytes::kib(256) };
 
-impl Place for InARow {
+impl PageAllocator for InARow {
     fn place(&mut self, inode: InodeId, page: u64, count: u64) -> (Bytes, u64) {
         (Bytes(LOG.len.0 + u64::from(inode.0) * FILE.0 + page * PAGE_BYTES), count)
     }

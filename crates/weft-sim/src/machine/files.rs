@@ -19,7 +19,7 @@ use super::thread::Thread;
 use super::{Machine, Pid, Process, Woken};
 
 /// Allocator that decides where the pages of files are on the volume.
-pub trait Place: std::fmt::Debug {
+pub trait PageAllocator: std::fmt::Debug {
     /// Returns the position of a page on the file's volume, and how many of the `count` pages from
     /// this one on are contiguous there. Pages without a position are allocated.
     fn place(&mut self, inode: InodeId, page: u64, count: u64) -> (Bytes, u64);
@@ -32,7 +32,7 @@ pub struct PageCacheParts {
     /// Configuration of the page cache.
     pub pool: PoolConfig,
     /// Allocator of the pages of all files.
-    pub places: Box<dyn Place>,
+    pub places: Box<dyn PageAllocator>,
     /// Largest request in which pages are written, in bytes.
     pub bio: Bytes,
     /// CPU time for each page that a thread writes, beside that of the page's request.
@@ -47,7 +47,7 @@ pub struct PageCacheParts {
 #[derive(Debug)]
 pub(super) struct Files {
     cache: PageCache,
-    places: Box<dyn Place>,
+    places: Box<dyn PageAllocator>,
     /// Largest number of pages in a request that writes pages.
     bio_pages: u64,
     /// CPU time for each page that a thread writes.
@@ -65,7 +65,7 @@ pub(super) struct Files {
 impl Machine {
     /// Puts a page cache in front of the volume and starts its flusher. `places` allocates the
     /// pages of files; `bio` is the largest request in which pages are written.
-    pub fn add_page_cache(&mut self, pool: PoolConfig, places: Box<dyn Place>, bio: Bytes) {
+    pub fn add_page_cache(&mut self, pool: PoolConfig, places: Box<dyn PageAllocator>, bio: Bytes) {
         let (page, sleeps_for_token) = (Span::ZERO, false);
         self.add_page_cache_of(PageCacheParts { pool, places, bio, page, sleeps_for_token });
     }
@@ -127,7 +127,7 @@ impl Host {
     }
 
     /// Position of a page of a file on its volume, and the number of pages, at most `count`, that
-    /// are contiguous from there on; see [`Place::place`].
+    /// are contiguous from there on; see [`PageAllocator::place`].
     pub fn place(&mut self, inode: InodeId, page: u64, count: u64) -> (Bytes, u64) {
         self.files_mut().places.place(inode, page, count)
     }

@@ -31,7 +31,7 @@ use weft_units::{Bytes, Sectors, Span, Time};
 pub use cost_table::{CostTable, CostsError};
 pub use costs::Costs;
 pub use faults::{FaultKind, PlannedFault};
-pub use files::{Flusher, PageCacheParts, Place};
+pub use files::{Flusher, PageAllocator, PageCacheParts};
 pub use host::{FlushOrderCounts, Host, Seen};
 pub use member::{Member, Sizes, Traffic, command_of, device_traits};
 pub use probe::{Count, History, Sample, Sums};

@@ -9,13 +9,13 @@
 use weft_engine::page_cache::{Balance, Fsync, InodeId, PAGE_BYTES, SyncStep, WriterId};
 use weft_units::{Bytes, Span, Time};
 
-use crate::machine::{Host, Pid, Place, Process, Thread, Woken};
+use crate::machine::{Host, PageAllocator, Pid, Process, Thread, Woken};
 
 /// A block device as a file: each page has its own offset on the volume.
 #[derive(Clone, Copy, Debug)]
 pub struct Device;
 
-impl Place for Device {
+impl PageAllocator for Device {
     fn place(&mut self, _: InodeId, page: u64, count: u64) -> (Bytes, u64) {
         (Bytes(page * PAGE_BYTES), count)
     }

@@ -11,7 +11,7 @@
 use weft_engine::page_cache::{InodeId, PAGE_BYTES};
 use weft_units::{ByteRange, Bytes};
 
-use crate::machine::Place;
+use crate::machine::PageAllocator;
 
 /// Layout of a file system on a volume.
 #[derive(Clone, Copy, Debug)]
@@ -73,7 +73,7 @@ impl Xfs {
     }
 }
 
-impl Place for Xfs {
+impl PageAllocator for Xfs {
     fn place(&mut self, inode: InodeId, page: u64, count: u64) -> (Bytes, u64) {
         let at = page * PAGE_BYTES;
         assert!(at < self.room, "page {page} of file {} is beyond its room", inode.0);

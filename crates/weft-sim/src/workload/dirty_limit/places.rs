@@ -10,7 +10,7 @@
 use weft_engine::page_cache::InodeId;
 use weft_units::{Bytes, Sectors};
 
-use crate::machine::Place;
+use crate::machine::PageAllocator;
 
 /// File system of each disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,7 +50,7 @@ impl Layout {
     }
 }
 
-impl Place for Layout {
+impl PageAllocator for Layout {
     fn place(&mut self, inode: InodeId, page: u64, count: u64) -> (Bytes, u64) {
         let disks = self.0.len() as u32;
         let places = &mut self.0[(inode.0 % disks) as usize];

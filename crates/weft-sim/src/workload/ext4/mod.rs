@@ -37,7 +37,7 @@ use weft_units::{ByteRange, Bytes, Time};
 use self::journal::{Jbd2, Journal};
 use self::log_buffers::{LogBuffers, LogWriter};
 use self::space::Space;
-use crate::machine::{Host, Machine, Pid, Place, Process, Thread};
+use crate::machine::{Host, Machine, PageAllocator, Pid, Process, Thread};
 
 /// Largest request with which pages are written back: a bio of 256 pages.
 const BIO: Bytes = Bytes::mib(1);
@@ -431,7 +431,7 @@ impl State {
 #[derive(Debug)]
 struct Extents(Ext4);
 
-impl Place for Extents {
+impl PageAllocator for Extents {
     fn place(&mut self, pages: InodeId, page: u64, count: u64) -> (Bytes, u64) {
         let mut state = self.0.state.borrow_mut();
         if state.device == Some(pages) {
