@@ -26,7 +26,7 @@ unsafe impl GlobalAlloc for Counting {
 
     // SAFETY: the caller's promise is that of `System::dealloc`.
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
-        // SAFETY: `block` came from `System`, for nothing else is given out.
+        // SAFETY: `block` came from `System`, which makes all allocations of this allocator.
         unsafe { System.dealloc(block, layout) }
     }
 }

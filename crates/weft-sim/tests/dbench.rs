@@ -278,9 +278,9 @@ Close 1 NT_STATUS_OK
 Unlink "\a\b" 0x6 NT_STATUS_OK
 "#;
 
-/// Number of times that data was made durable. Every write of data must begin after all earlier
-/// data is durable, by a flush that began after it was written. `Err` is the index of the first
-/// request that does not.
+/// Number of times that data was made durable. A write of data may begin only after all earlier
+/// data is durable, by a flush that began after this data was written. `Err` is the index of the
+/// first request that breaks this rule.
 fn durable_writes(bench: &Bench) -> Result<u64, usize> {
     let (mut durable, mut times, mut answered) = (true, 0, None);
     for (place, seen) in bench.requests().iter().enumerate() {
@@ -430,7 +430,7 @@ fn a_full_journal_brings_metadata_home_once() {
     let bench = Bench::of_text("null", costs, &text, |_| {});
     let commits = bench.fs.commits();
     assert!(commits.checkpoints > 2, "{commits:?}");
-    // Six blocks change repeatedly.
+    // Only six blocks of metadata change, each of them repeatedly.
     let home = bench.count(Request::Metadata);
     assert!(home <= 6 * commits.checkpoints, "{home} writes in {commits:?}");
     assert!(home >= commits.checkpoints);

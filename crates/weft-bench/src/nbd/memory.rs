@@ -16,7 +16,7 @@ pub(super) struct Memory {
     len: usize,
 }
 
-// SAFETY: plain memory, which belongs to no thread.
+// SAFETY: `base` points to plain memory, which belongs to no thread.
 unsafe impl Send for Memory {}
 // SAFETY: as above. Bytes are read and written without order; see the top of this file.
 unsafe impl Sync for Memory {}
@@ -38,7 +38,8 @@ impl Memory {
 
     pub(super) fn copy_in(&self, offset: usize, bytes: &[u8]) {
         let start = self.start(offset, bytes.len());
-        // SAFETY: inside the mapping (`start`), and `bytes` is elsewhere.
+        // SAFETY: `start` asserts that the range is inside the mapping, and `bytes` is not part of
+        // it.
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), start, bytes.len()) }
     }
 
@@ -50,7 +51,8 @@ impl Memory {
         len: usize,
     ) -> std::io::Result<()> {
         let start = self.start(offset, len);
-        // SAFETY: inside the mapping (`start`), and initialised: anonymous memory is zeros.
+        // SAFETY: `start` asserts that the range is inside the mapping, and anonymous memory is
+        // initialised with zeros.
         let bytes = unsafe { std::slice::from_raw_parts_mut(start, len) };
         stream.read_exact(bytes)
     }
@@ -58,13 +60,14 @@ impl Memory {
     /// The `len` bytes from `offset` on, as a buffer to send.
     pub(super) fn slice(&self, offset: usize, len: usize) -> IoSlice<'_> {
         let start = self.start(offset, len);
-        // SAFETY: inside the mapping (`start`), which stays in place, and initialised.
+        // SAFETY: `start` asserts that the range is inside the mapping, which is initialised and is
+        // never unmapped.
         IoSlice::new(unsafe { std::slice::from_raw_parts(start, len) })
     }
 
     fn start(&self, offset: usize, len: usize) -> *mut u8 {
         assert!(offset <= self.len && len <= self.len - offset);
-        // SAFETY: at most the end of the one mapping (asserted above).
+        // SAFETY: the result is inside the mapping or at its end, as asserted above.
         unsafe { self.base.as_ptr().add(offset) }
     }
 }

@@ -54,8 +54,8 @@ impl IsaL {
     pub(super) fn xor_gen(&self, sources: usize, strip_bytes: usize, stripe: &mut [u8]) {
         let mut strips = strips_of(sources + 1, strip_bytes, stripe);
         let array = strips.as_mut_ptr();
-        // SAFETY: the array holds as many pointers as are named, each to as many bytes as are
-        // named, aligned to 32; the last is written, and `stripe` is borrowed for it.
+        // SAFETY: `array` has `sources + 1` pointers, each to `strip_bytes` bytes aligned to 32.
+        // Only the last strip is written, and `stripe` is borrowed for writing.
         let status = unsafe { (self.xor_gen)(count(sources + 1), count(strip_bytes), array) };
         clean_upper();
         assert_eq!(status, 0, "xor_gen");
@@ -65,8 +65,8 @@ impl IsaL {
     pub(super) fn pq_gen(&self, sources: usize, strip_bytes: usize, stripe: &mut [u8]) {
         let mut strips = strips_of(sources + 2, strip_bytes, stripe);
         let array = strips.as_mut_ptr();
-        // SAFETY: the array holds as many pointers as are named, each to as many bytes as are
-        // named, aligned to 32; the last two are written, and `stripe` is borrowed for it.
+        // SAFETY: `array` has `sources + 2` pointers, each to `strip_bytes` bytes aligned to 32.
+        // Only the last two strips are written, and `stripe` is borrowed for writing.
         let status = unsafe { (self.pq_gen)(count(sources + 2), count(strip_bytes), array) };
         clean_upper();
         assert_eq!(status, 0, "pq_gen");
@@ -78,8 +78,8 @@ impl IsaL {
         let mut coefficients = coefficients.to_vec();
         let mut tables = vec![0; 32 * sources * rows];
         let (sources, rows) = (count(sources), count(rows));
-        // SAFETY: both have as many bytes as the header says for these counts, asserted or made
-        // here.
+        // SAFETY: both buffers have the sizes that the header requires for these counts: that of
+        // `coefficients` is asserted above, `tables` is made with its size.
         unsafe {
             (self.ec_init_tables)(sources, rows, coefficients.as_mut_ptr(), tables.as_mut_ptr());
         }
@@ -101,8 +101,8 @@ impl IsaL {
         let (data, results) = (data.as_mut_ptr().cast(), results.as_mut_ptr().cast());
         let tables = tables.as_ptr().cast_mut();
         let (bytes, sources, rows) = (count(strip_bytes), count(sources), count(rows));
-        // SAFETY: pointers and tables are as many as the counts say, asserted above; tables and
-        // data are only read, and the results are borrowed for writing.
+        // SAFETY: the numbers of pointers and of tables are those of the counts, as asserted above.
+        // Tables and data are only read, and the results are borrowed for writing.
         unsafe { (self.ec_encode_data)(bytes, sources, rows, tables, data, results) };
         clean_upper();
     }

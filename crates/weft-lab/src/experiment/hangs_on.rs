@@ -73,7 +73,7 @@ impl Experiment {
     pub fn hangs_on(&self, row: &PublishedRow) -> HangsOn<'_> {
         let chosen = self.text.chosen.iter().filter(|chosen| {
             let mut cases = row.cases().chain(row.against.as_deref());
-            // weft's own column stands beside the figure and is no part of it.
+            // weft's own column is shown beside the figure and does not count for the row.
             let columns = [&row.baseline, &row.patched];
             let has = |column: &&String| chosen.columns.contains(column);
             cases.any(|case| case.starts_with(&chosen.cases))
@@ -170,7 +170,8 @@ mod tests {
         assert_eq!(legend.len(), 2, "{legend:?}");
         assert!(legend[0].starts_with("a: ") && legend[1].starts_with("c: "), "{legend:?}");
         assert!(legend[1].contains("four times the table") && !legend[1].contains("sync flag"));
-        // Only columns at md's costs have these. weft's own column beside a row is no part of it.
+        // Only columns with md's costs use the chosen values. weft's own column beside a row does
+        // not count for the row.
         let known = Experiment::named("004").unwrap();
         let marks = |words: &str| known.hangs_on(&row_of(&known, words)).marks();
         assert_eq!(marks("dbench 10 clients"), "a, c");

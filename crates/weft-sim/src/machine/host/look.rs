@@ -43,7 +43,7 @@ impl Host {
         self.watched().iter().map(|seen| seen.range).collect()
     }
 
-    /// Starts sampling the state of the machine once every `every`.
+    /// Starts sampling the state of the machine, once in each interval of length `every`.
     ///
     /// # Panics
     /// Panics if the interval is zero.
