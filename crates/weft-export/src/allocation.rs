@@ -21,7 +21,7 @@ use weft_units::{Bytes, MemberIndex, Slot, VolumeId};
 
 use crate::hole_probes::LOOKS_MAX;
 
-/// Way in which the holes of a volume are found.
+/// Method by which the holes of a volume are found.
 #[derive(Debug)]
 pub(crate) enum Allocation {
     /// Holes of an array: stretches of rows that are holes in all members' files.
@@ -60,8 +60,8 @@ impl Allocation {
         })
     }
 
-    /// Source for the volume behind a write-back cache. No holes are known there: a hole on the
-    /// members may be data in the cache.
+    /// Allocation status for the volume behind a write-back cache. No holes are known there: a hole
+    /// on the members may be data in the cache.
     pub(crate) fn behind_cache(self) -> Self {
         Self::Unknown { full_stripe: self.full_stripe_bytes() }
     }
@@ -78,8 +78,8 @@ impl Allocation {
         }
     }
 
-    /// Finds the extents of the `len` bytes from `offset` on: at least one extent, and at most one
-    /// more than `most`. The search also ends after [`LOOKS_MAX`] queries of members; the extents
+    /// Finds the extents of the `len` bytes from `offset` on: at least one extent, and at most
+    /// `most` plus one. The search also ends after [`LOOKS_MAX`] queries of members; the extents
     /// then end before `offset + len`.
     pub(crate) fn extents(
         &self,
@@ -166,14 +166,15 @@ impl Allocation {
 }
 
 impl ArrayRows {
-    /// Members that are in sync, by slot, each with the start of its data. `None` when one of them
-    /// cannot be queried, or when they are too few to read the array.
+    /// Members that are in sync, by slot, each with the first byte of its data. `None` when one of
+    /// them cannot be queried, or when they are too few to read the array.
     fn in_sync<'d>(
         &self,
         driver: &'d Driver,
         state: &VolumeSnapshot,
     ) -> Option<BTreeMap<Slot, Place<'d>>> {
-        // An array that is reshaped, or was, has other rows.
+        // `self.rows` are the rows at the start of the server. A reshape, running or ended, moves
+        // data to other rows.
         let is_same = state.reshape.is_none() && state.size == self.layout.array_size().bytes();
         if state.no_space || !is_same {
             return None;
@@ -205,7 +206,8 @@ fn bytes(rows: &Rows) -> (u64, u64) {
     (rows.first.bytes().0, rows.end.bytes().0)
 }
 
-/// Members on which `rows` lie. Members that `members` does not have are left out.
+/// Members on which `rows` lie, each with the byte at which the rows begin. Slots that `members`
+/// does not have are left out.
 fn places<'d>(rows: &Rows, members: &BTreeMap<Slot, Place<'d>>) -> Vec<Place<'d>> {
     let here = rows.places.iter().filter_map(|(slot, sector)| {
         members.get(slot).map(|(member, start)| (*member, start + sector.bytes().0))
@@ -231,7 +233,7 @@ fn stretch(rows: &Rows, places: &[Place<'_>], at: u64, end: u64) -> (bool, u64) 
     let member_bytes = rows.of_member.bytes().0;
     let row = (at - first) / row_bytes;
     let count = (end - first).div_ceil(row_bytes) - row;
-    // Rows from `at` that are a hole on all members, and rows with data on at least one.
+    // Rows from `at` on that are a hole on all members, and rows with data on at least one member.
     let (mut holes, mut data) = (count, 0);
     for (member, start) in places {
         let (from, len) = (start + row * member_bytes, count * member_bytes);

@@ -147,7 +147,7 @@ impl NbdClient {
                 Some(ClientEvent::Extents { .. }) => {
                     return Err("extents that were not asked for".into());
                 }
-                // The buffer is zeroes already.
+                // A hole needs no work: the buffer was filled with zeroes when it was made.
                 Some(ClientEvent::Hole { .. }) => {}
                 Some(ClientEvent::Data { cookie, offset, len }) => {
                     self.fill(cookie, offset, len)?;
@@ -191,7 +191,7 @@ impl NbdClient {
 
 impl Drop for NbdClient {
     fn drop(&mut self) {
-        // The server also notices that the socket is closed.
+        // An error is ignored: the server also notices that the socket is closed.
         let bytes = self.connection.disconnect();
         let _ = self.stream.write_all(&bytes);
     }

@@ -72,6 +72,6 @@ impl ConnectionLimit {
     }
 }
 
-/// Largest limit of clients: 4,096. Each place is used 4,096 times before a client number is
-/// reused.
+/// Largest limit of clients: 4,096. Each place has 4,096 client numbers, which its clients get in
+/// turn.
 pub(crate) const PLACES_MAX: u32 = 1 << 12;

@@ -40,9 +40,9 @@ pub struct ControlRequest {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum GrowSize {
-    /// All that every member has room for.
+    /// As many bytes as the smallest member has room for.
     Max,
-    /// This many, rounded down to whole chunks.
+    /// This number of bytes, rounded down to whole chunks.
     Bytes(u64),
 }
 
@@ -57,7 +57,7 @@ pub enum Command {
         /// Names of members, in the form that `serve` takes.
         members: Vec<String>,
     },
-    /// Declare members failed: all of them, or none.
+    /// Declare members failed: all of the named members or, after an error, none of them.
     Fail {
         /// Labels or indices of the members.
         members: Vec<String>,
@@ -96,8 +96,8 @@ pub enum Command {
         /// Labels or indices of the members.
         members: Vec<String>,
     },
-    /// Copy members that still work to spares. Each spare takes the slot of its member once the
-    /// copy is complete.
+    /// Copy the data of members that still work to spares. Each spare takes the slot of its member
+    /// once the copy is complete.
     Replace {
         /// Labels or indices of the members that are replaced.
         members: Vec<String>,
@@ -283,19 +283,19 @@ pub struct VolumeStatus {
 /// [`weft_engine::ReshapeSnapshot`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReshapeStatus {
-    /// Number of slots before.
+    /// Number of slots before the reshape.
     pub from: u16,
-    /// Number of slots after.
+    /// Number of slots after the reshape.
     pub to: u16,
-    /// md's number of the layout after.
+    /// md's number of the layout after the reshape.
     #[serde(default)]
     pub layout: u32,
-    /// Bytes of a chunk after.
+    /// Chunk size in bytes after the reshape.
     #[serde(default)]
     pub chunk: u64,
-    /// Sector of the array up to which it has the geometry after.
+    /// Reshape position: the array sector at which the old geometry and the new one meet.
     pub position: u64,
-    /// Sector at which the reshape ends.
+    /// Array sector at which the reshape ends.
     pub end: u64,
 }
 
@@ -461,7 +461,8 @@ pub struct ArrayStatus {
 }
 
 impl ArrayStatus {
-    /// The array, with the layout that it has now.
+    /// Replaces level, layout, chunk and member size by the present ones, which a reshape may have
+    /// changed.
     pub(crate) fn with_layout(self, layout: Option<LayoutSnapshot>) -> Self {
         let Some(layout) = layout else { return self };
         Self {
@@ -487,8 +488,8 @@ pub struct MemberStatus {
     /// Slot of the member; absent for a member without one, such as a spare.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slot: Option<u16>,
-    /// Slot of the member that this one is being filled to replace; absent if there is no such
-    /// member.
+    /// Slot of the member that this member replaces once it is recovered; absent if it replaces
+    /// none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replaces: Option<u16>,
     /// Index of the member's entry in the array `dev_roles` of the superblock.
@@ -694,10 +695,10 @@ impl Client {
         Ok(self.reader.get_ref().set_read_timeout(timeout)?)
     }
 
-    /// Process of the server and its user, as of when it began to listen: (pid, uid).
+    /// Process id and user id of the server, as they were when it began to listen: (pid, uid).
     ///
     /// # Errors
-    /// The kernel does not tell.
+    /// Fails when the kernel does not report them.
     ///
     /// Source   unix(7), `SO_PEERCRED`
     pub fn peer(&self) -> std::io::Result<(u32, u32)> {

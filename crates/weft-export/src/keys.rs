@@ -31,7 +31,7 @@ pub const AUTHORITY: &str = "ca-cert.pem";
 pub const CERTIFICATE: &str = "server-cert.pem";
 /// Name of the file with the private key of a server.
 pub const KEY: &str = "server-key.pem";
-/// Time before a certificate expires from which on the log says so.
+/// Time before the expiry of a certificate from which on the log warns of the expiry.
 pub const TOLD_BEFORE_END: Duration = Duration::from_secs(30 * 24 * 3600);
 
 /// Facts that a certificate states.

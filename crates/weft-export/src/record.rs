@@ -6,9 +6,9 @@
 //!
 //! # Bounds
 //!
-//! Clients never wait for the recording, which would otherwise change the workload it records. At
-//! most [`ARRIVALS_MAX`] requests wait to be taken. Further ones are only counted, and the next
-//! that fits tells how many are missing before it.
+//! Clients never wait for the recording, which would otherwise change the workload that it records.
+//! At most [`ARRIVALS_MAX`] requests wait to be taken. Further requests are only counted, and the
+//! next request that is recorded carries their number.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;

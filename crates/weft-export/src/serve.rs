@@ -99,8 +99,8 @@ pub struct ServeOptions {
     pub source: Source,
     /// Exports, one for each volume.
     pub exports: Vec<ExportOptions>,
-    /// Ways in which clients reach the volumes. Block devices, and disks of virtual machines, are
-    /// those of the first volume.
+    /// Ways in which clients reach the volumes. Block devices, and disks of virtual machines, serve
+    /// the first volume only.
     pub listen: Vec<Listen>,
     /// Path of the control socket.
     pub control: Option<PathBuf>,
@@ -179,7 +179,7 @@ pub enum ExitState {
 impl From<Exit> for ExitState {
     fn from(exit: Exit) -> Self {
         match exit {
-            // The log has the members that hang.
+            // The log names the members that hang.
             Exit::Clean | Exit::Hanging(_) => Self::Clean,
             Exit::Poisoned(text) => Self::Poisoned(text),
             Exit::StopFailed(text) => Self::StopFailed(text),
@@ -314,7 +314,8 @@ impl Doors {
         self.numbers.len() + self.machines.len()
     }
 
-    /// Makes sockets and block devices. `volume` tells volumes apart.
+    /// Creates sockets and block devices. `volume` is the name by which a later server of the same
+    /// volume recognises its block devices.
     fn open(self, volume: &str, params: &Params) -> Result<Opened, ServeError> {
         Ok(Opened {
             listeners: self.nbd.into_iter().map(Listener::open).collect::<Result<_, _>>()?,
@@ -328,7 +329,8 @@ impl Doors {
     }
 }
 
-/// Properties of the clients of each listener. `shares` are those of sockets, by their names.
+/// Properties of the clients of each listener. `shares` has the shares of sockets, by the names of
+/// the sockets.
 fn entrances_of(listeners: &[Listener], shares: &[(String, ClientShare)]) -> Arc<[Entrance]> {
     let entrance = |listener: &Listener| {
         let name = listener.describe();
@@ -372,7 +374,7 @@ fn room_for_clients(workers: usize) -> usize {
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
     let open = std::fs::read_dir("/proc/self/fd").map_or(0, Iterator::count);
     let limit = limit.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX));
-    // The client that waits for a place counts as one of those kept.
+    // The client that waits for a place uses one of the descriptors that are kept.
     let room = limit.saturating_sub(open + workers * DESCRIPTORS_OF_WORKER + DESCRIPTORS_KEPT);
     room.max(1)
 }

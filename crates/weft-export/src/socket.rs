@@ -75,7 +75,8 @@ pub enum NbdAddress {
 pub enum Protection {
     /// Plain text. An address that other machines can reach is refused.
     Local,
-    /// Plain text on a network, where anybody can read and write the volume.
+    /// Plain text on a network: every machine that reaches the address can read and write the
+    /// volume.
     Insecure,
     /// TLS by the keys of this folder. Clients need a certificate of its authority.
     Tls(PathBuf),

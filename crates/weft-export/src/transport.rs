@@ -1,9 +1,9 @@
 //! Transport: the bytes of a client's connection, in plain text or with TLS.
 //!
 //! Plain text and TLS have one interface: they send and receive through slices and return `EAGAIN`
-//! when the socket has no room or no bytes. With TLS, bytes that were accepted may still wait as
-//! ciphertext: at most those of one call, because a call sends what waits before it accepts more.
-//! Ciphertext is received through a buffer of [`RECEIVED_BYTES`].
+//! when the socket has no room or no bytes. With TLS, accepted bytes may still wait to be sent, as
+//! ciphertext. Each call sends the waiting ciphertext before it accepts more bytes, so at most the
+//! bytes of one call wait. Ciphertext is received through a buffer of [`RECEIVED_BYTES`].
 //!
 //! Faults expected from the peer: any bytes, a handshake without an end (`nbd/` has its time
 //! limit), a certificate of another authority or none. Each of them ends the connection, with an
@@ -67,7 +67,7 @@ impl Transport {
     /// Receives bytes into the slices. A result below their total length means that the socket has
     /// no more bytes at present.
     pub(crate) fn recv(&mut self, slices: &mut [IoSliceMut<'_>]) -> Result<usize, Errno> {
-        // Nothing goes on in plain text where TLS could not start.
+        // After TLS has failed to start, nothing is received in plain text.
         if self.failure.is_some() {
             return Err(Errno::PROTO);
         }
@@ -75,7 +75,8 @@ impl Transport {
         let received = tls.recv(&self.socket, slices);
         if let Err(Failed::Tls(error)) = &received {
             self.failure = Some(error.to_string());
-            // The alert that names the reason; a peer that does not read loses it.
+            // Sends the alert that names the reason. A peer that does not read does not get the
+            // alert.
             let _ = tls.flush(&self.socket);
         }
         received.map_err(Failed::errno)
@@ -139,12 +140,13 @@ impl Tls {
                         match self.decrypt(socket) {
                             Ok(true) => {}
                             Ok(false) => return Ok(count),
-                            // What has come before is returned; the error comes again.
+                            // The bytes received so far are returned. The next call returns the
+                            // error.
                             Err(Failed::Errno(_)) if count > 0 => return Ok(count),
                             Err(failed) => return Err(failed),
                         }
                     }
-                    // The peer has closed its socket without a word.
+                    // The peer has closed its socket without the alert that ends TLS.
                     Err(_) => return Ok(count),
                 }
             }

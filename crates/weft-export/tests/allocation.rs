@@ -258,7 +258,7 @@ fn extended_headers_carry_long_ranges() {
     for at in places {
         client.write(at, &pattern(at + 1, 8192)).unwrap();
     }
-    // The full stripe of each place is data, two chunks each.
+    // Each of the three writes makes its full stripe data: two chunks.
     let data: u64 = client.map(0, size).iter().filter(|extent| !extent.hole).map(|e| e.len).sum();
     assert_eq!(data, 3 * 2 * 65_536);
     client.call(Op::Cache { offset: 0, len: size }, &[]).unwrap();

@@ -168,7 +168,8 @@ fn start_tls(server: &Server, more: &[u8]) -> (UnixStream, [u8; 20]) {
     (stream, reply)
 }
 
-/// A stream within TLS, which begins with a greeting for the client half: it does not know TLS.
+/// A stream within TLS. It begins with a made-up greeting, because the client half of `weft-nbd`
+/// knows no TLS.
 struct Tls {
     stream: StreamOwned<ClientConnection, UnixStream>,
     greeting: io::Cursor<Vec<u8>>,
@@ -185,8 +186,9 @@ impl Tls {
         Self { stream: StreamOwned::new(connection, stream), greeting, flags: 4 }
     }
 
-    /// The reason of the server instead of a broken pipe: a server that refuses the client may
-    /// close before the client has sent its whole part, and what it said lies in the socket.
+    /// Replaces a broken pipe by the reason that the server gave. A server that refuses the client
+    /// may close before the client has sent all of its handshake; the reason is then still in the
+    /// socket.
     fn or_its_reason<T>(&mut self, result: io::Result<T>) -> io::Result<T> {
         if result.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::BrokenPipe) {
             let StreamOwned { conn, sock } = &mut self.stream;

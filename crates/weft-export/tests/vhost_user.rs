@@ -315,8 +315,8 @@ fn what_was_not_answered_is_repeated() {
     drop(machine);
     drop(first);
 
-    // As a server that died leaves it: chains 8 and 4 were taken and not answered. Chain 8, taken
-    // first, writes; chain 4 reads the same sector.
+    // The memory is made to look as a dead server leaves it: chains 8 and 4 were taken and not
+    // answered. Chain 8, taken first, writes; chain 4 reads the same sector.
     let place = (
         GuestAddress(0),
         told.mmap_size as usize,
@@ -492,7 +492,7 @@ fn hostile_rings_harm_only_themselves() {
         );
         let is_formed = rng.below(2) == 0;
         if is_formed {
-            // A chain that is well formed but for what it asks for.
+            // A well-formed chain; the header may still ask for something invalid.
             machine.describe(0, HEADER, 16, NEXT, 1);
             machine.describe(
                 1,

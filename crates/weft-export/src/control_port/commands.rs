@@ -20,7 +20,7 @@ use crate::control::{
     ReshapeStatus, Response, WriteBackStatus, WrongMember,
 };
 
-/// Sends the command of a step to the engine. Returns the engine's verb, and the step that waits
+/// Converts a step to a command for the engine. Returns the engine's verb, and the step that waits
 /// for the engine's answer. The error is the response to a command that ends here.
 pub(super) fn start(cx: &mut Context<'_, '_>, step: Step) -> Result<(Verb, Step), Box<Response>> {
     match step {
@@ -74,8 +74,8 @@ pub(super) fn start(cx: &mut Context<'_, '_>, step: Step) -> Result<(Verb, Step)
     }
 }
 
-/// Data sectors of each member that a command asks for; `None` for as many as every member has room
-/// for.
+/// Data sectors of each member that a command asks for; `None` for as many as the smallest member
+/// has room for.
 pub(super) fn sectors_of(size: GrowSize) -> Option<Sectors> {
     match size {
         GrowSize::Max => None,
@@ -83,7 +83,7 @@ pub(super) fn sectors_of(size: GrowSize) -> Option<Sectors> {
     }
 }
 
-/// Number of the layout that a command names, of the level of the volume.
+/// md's number of the layout that a command names, for the level of the volume.
 pub(super) fn layout_named(
     cx: &mut Context<'_, '_>,
     volume: VolumeId,
@@ -192,7 +192,7 @@ pub(super) fn add(
     Ok((Verb::Add { member: info, former, device_uuid }, Step::Adding(index)))
 }
 
-/// Metadata by which a former member may return, or the reason why it cannot.
+/// Metadata by which a former member may be re-added, or the reason why the member cannot be.
 fn former(found: Candidate) -> Result<Box<Former>, String> {
     let superblock = *found.superblock?;
     let bad_blocks = found.logs.bad_blocks.transpose()?.unwrap_or_default();
@@ -204,8 +204,8 @@ pub(super) fn member_of(
     name: &str,
 ) -> Result<MemberIndex, Box<Response>> {
     let by_index = name.parse::<u16>().ok().map(MemberIndex);
-    // If two members have one label, the first had failed before the second was opened; the open
-    // one is meant.
+    // If two members have the same label, the first one had failed before the second one was
+    // opened. Only the second one is still open, so the search finds that one.
     let found = cx.driver.members().members().find_map(|member| {
         let info = member.info();
         let named = info.label == name || by_index == Some(info.index);

@@ -1,9 +1,9 @@
 //! Port of the control socket: the server's side of the control protocol.
 //!
 //! One command of a connection runs at a time. Its members or knobs are handled one after the
-//! other, and the first that fails ends it. Members that are declared failed are the exception: all
-//! of them are, or none. Opening a member that is added is the only operation here that can block
-//! the loop, for the time of an `open` and three reads.
+//! other, and the command ends at the first of them that fails. `fail` is the exception: it
+//! declares all of its members failed, or none. Opening a member that is added is the only
+//! operation here that can block the loop, for the time of an `open` and three reads.
 //!
 //! An administrator that does not read its answers waits: with [`OUTPUT_BYTES_HIGH`] unsent bytes,
 //! no more of its input is read. A connection therefore holds at most that much, plus one answer
@@ -96,8 +96,8 @@ impl ControlPort {
                 Err(_) => return,
             };
             let Some(place) = self.clients.iter().position(Option::is_none) else {
-                // Closing the socket tells the client; the kernel's queue would let it wait without
-                // end.
+                // The socket is closed, which the client notices. In the kernel's queue the client
+                // would wait without end.
                 continue;
             };
             let key = u32::try_from(place).expect("at most ADMINISTRATORS_MAX");
@@ -133,7 +133,8 @@ impl ControlPort {
         let key = KEY_CLIENTS + u32::try_from(place).expect("at most ADMINISTRATORS_MAX");
         if alive {
             let listens = administrator.listens();
-            // A line that was received already raises no event; a writable socket does.
+            // A line that was received already raises no event. The socket is therefore watched for
+            // being writable, which raises one.
             let more = listens && administrator.has_line();
             let mut flags = EventFlags::empty();
             flags.set(EventFlags::IN, !administrator.eof && listens);

@@ -372,7 +372,7 @@ impl NbdPort {
         if step == ConnectionStep::Open {
             step = connection.receive(cx.driver, &self.served, &mut self.looks, &mut self.buffer);
         }
-        // Refusals, and replies to requests that need no engine.
+        // Sends refusals, and replies to requests that need no engine.
         if step == ConnectionStep::Open {
             step = connection.send(cx.driver);
         }

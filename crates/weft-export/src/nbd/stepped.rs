@@ -142,7 +142,8 @@ impl Stepped {
                 flood.ask(Op::BlockStatus { offset: 0, len: 64 << 20, one: false });
             }
         }
-        // The floods come first, each with requests outstanding.
+        // The good client sends its read only after the floods have had answers and keep requests
+        // outstanding.
         if flooded(&self.floods) < 100 || self.good.asked > self.good.answered {
             return;
         }

@@ -7,9 +7,9 @@ use weft_runtime::serve::reactor::Held;
 use super::Requests;
 
 impl<R: Copy> Requests<R, ()> {
-    /// Copies the data of the write that has begun last into those of its frames that were taken so
-    /// far. `copy` gets the request, the offset of the frames in its data, and the frames, and
-    /// returns whether the client has the data.
+    /// Copies data of the write that receives its payload, into the frames that were taken for it
+    /// so far. `copy` gets the request, the offset of the frames in the request's data, and the
+    /// frames. It returns false if the client's memory cannot be read.
     pub(crate) fn fill(
         &mut self,
         driver: &mut Held<'_>,
@@ -36,10 +36,10 @@ impl<R: Copy> Requests<R, ()> {
         }
     }
 
-    /// Answers the requests that have ended. `copy` copies data of a read to the client, as the
-    /// closure of [`Self::fill`] does in the other direction; `answer` gets each request and its
-    /// error, if it failed. A request that a stopping volume has refused gets no answer: it stays
-    /// with the client for the next server.
+    /// Answers the requests that have ended. `copy` copies data of a read to the client, with the
+    /// arguments and the result of the closure of [`Self::fill`]; `answer` gets each request and
+    /// its error, if it failed. A request that a stopping volume has refused gets no answer: it
+    /// stays with the client for the next server.
     pub(crate) fn answer_ended(
         &mut self,
         driver: &mut Held<'_>,
@@ -55,7 +55,7 @@ impl<R: Copy> Requests<R, ()> {
                 let is_copied = driver.unlocked(|| copy(request, offset, &frames));
                 if !is_copied {
                     error = Some(ReplyError::Io);
-                    // No further part of it is read.
+                    // With this error, no further request part of the read is submitted.
                     self.at_mut(slot).error = Some(ReplyError::Io);
                 }
             }

@@ -109,7 +109,7 @@ impl<C: Codec> Connection<C> {
                         self.requests.choose(driver, served.clone(), share);
                     }
                 }
-                // With bytes behind it, the codec ends the session.
+                // Bytes may follow the option that asks for TLS. The codec then ends the session.
                 Some(Heard::StartTls) if rest.is_empty() => self.start_tls(),
                 Some(Heard::StartTls) => {}
                 Some(Heard::Request(request)) => {
@@ -186,8 +186,8 @@ impl<C: Codec> Connection<C> {
 /// Least number of missing payload bytes that are received into their frames directly, without a
 /// copy.
 const DIRECT_BYTES: usize = 64 << 10;
-/// Largest number of bytes for which reads of one client are submitted before the first of their
-/// data is sent. The first data of more would no longer be in the CPU's cache when it is sent.
+/// Largest number of bytes for which reads of one client are submitted before the data of the first
+/// one is sent. With more bytes, that data would no longer be in the CPU's cache when it is sent.
 const READ_BYTES_MAX: u64 = 512 << 10;
 /// Cost of a request for block status apart from its looks (queries of a member for its holes), as
 /// a number of looks.

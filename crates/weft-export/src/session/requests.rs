@@ -457,7 +457,8 @@ impl<R, H> Requests<R, H> {
         if open.error.is_some() {
             self.end_if_over(driver, slot);
         } else if open.room() == 0 {
-            // Frames for the rest come back when the engine has finished this part.
+            // The rest of the write gets frames when the engine has finished this part and its
+            // frames are free again.
             open.streamed |= !complete;
             self.submit(driver, slot);
         }
@@ -639,7 +640,8 @@ impl<R, H> Requests<R, H> {
         for index in 0..open.parts.len() {
             let part = open.parts[index];
             if part.at == At::Ours {
-                // A part at `Ours` was read already and is not submitted again with the others.
+                // A part at `Ours` has been read already, so it is hidden from the submission of
+                // the others.
                 hidden.push(index);
                 open.parts[index].at = At::Unheld;
             } else if part.is_stalled() {

@@ -9,8 +9,8 @@
 //! device reads its partition table, and its stop writes back the page cache. A separate thread
 //! (`Helper`) therefore gives the commands.
 //!
-//! A device that is in use is not removed by a stop, which is refused. After the death of the
-//! server, or a stop that gives up, the device stays, and its requests wait until the volume is
+//! A stop of a device that is in use is refused, and the device stays. After the death of the
+//! server, or a stop that gives up, the device stays too, and its requests wait until the volume is
 //! served again.
 //!
 //! Source   Documentation/block/ublk.rst
@@ -107,7 +107,8 @@ impl Helper {
         let (commands, asked) = mpsc::channel();
         let (sender, results) = mpsc::channel();
         let done = Arc::clone(&eventfd);
-        // It is not joined: a command may wait for requests that nothing serves any more.
+        // The thread is not joined: a command may wait for requests that no server carries out any
+        // more.
         std::thread::Builder::new().name("weft-ublk".into()).spawn(move || {
             while let Ok(command) = asked.recv() {
                 let result = match command {
@@ -125,7 +126,7 @@ impl Helper {
 
     /// Gives a command to the thread. The result arrives later, see `eventfd`.
     fn give(&self, command: Command) {
-        // The thread ends when this end of the channel is dropped, not before.
+        // An error is impossible: the thread ends only after this end of the channel is dropped.
         let _ = self.commands.send(command);
     }
 }
@@ -172,7 +173,7 @@ impl UblkPort {
     fn begin(&mut self, cx: &mut Context<'_, '_>) {
         let (Some(requests), Some(kernel)) = (&mut self.requests, &mut self.kernel) else { return };
         loop {
-            // After an error the kernel has given the request up.
+            // A copy fails only when the kernel has given the request up.
             let data = &kernel.data;
             requests.fill(cx.driver, |Request { tag, .. }, offset, frames| {
                 data.read(tag, offset, frames).is_ok()
@@ -199,7 +200,7 @@ impl UblkPort {
         let (Some(requests), Some(kernel)) = (&mut self.requests, &mut self.kernel) else { return };
         let Kernel { queue, data } = kernel;
         let is_left = self.poisoned;
-        // After an error of a copy the kernel has given the request up.
+        // A copy fails only when the kernel has given the request up.
         let copy = |request: Request, offset, frames: &Buffer| {
             data.write(request.tag, offset, frames).is_ok()
         };

@@ -64,7 +64,7 @@ impl Disk {
         let Params { read_only, discards, .. } = self.params;
         let read_only = read_only.then_some(VIRTIO_BLK_F_RO);
         let discards = discards.then_some(VIRTIO_BLK_F_DISCARD);
-        // Without it the driver writes zeroes itself.
+        // Without this feature the driver writes zeroes as data.
         let zeroes = read_only.is_none().then_some(VIRTIO_BLK_F_WRITE_ZEROES);
         let all = always.into_iter().chain(read_only).chain(discards).chain(zeroes);
         all.fold(0, |bits, feature| bits | 1 << feature)
@@ -92,8 +92,8 @@ impl Disk {
         config
     }
 
-    /// Reads the request in a chain. With `write_through` a write is durable when it is answered:
-    /// the driver knows no flush.
+    /// Reads the request in a chain. With `write_through`, which is for a driver without flushes, a
+    /// write is durable when it is answered.
     pub(super) fn verb(&self, memory: &Memory, chain: &Chain, write_through: bool) -> Verb {
         let mut header = [0; HEADER_BYTES];
         if chain.read(memory, 0, &mut header).is_none() {

@@ -4,8 +4,8 @@
 //! `vhost`; none is handled while a request is in flight, so memory and rings change only at rest.
 //! A message that makes no sense ends the connection.
 //!
-//! The memory is mapped. A front end that shortens its file makes an access fault, which ends this
-//! process; QEMU seals the file of `memory-backend-memfd` against that.
+//! The memory is mapped. If a front end shortens the file of its memory, an access to the lost part
+//! is a fault that ends this process; QEMU seals the file of `memory-backend-memfd` against that.
 
 use std::fs::File;
 
@@ -181,7 +181,8 @@ impl VhostUserBackendReqHandlerMut for Device {
             return Err(Error::FeatureMismatch);
         }
         self.features = features;
-        // Otherwise rings are enabled by messages.
+        // With protocol features, the front end enables each ring by a message; without them, every
+        // ring is enabled.
         if features & VhostUserVirtioFeatures::PROTOCOL_FEATURES.bits() == 0 {
             self.rings.iter_mut().for_each(|ring| ring.is_enabled = true);
         }
@@ -311,7 +312,8 @@ impl VhostUserBackendReqHandlerMut for Device {
     }
 
     fn get_config(&mut self, offset: u32, size: u32, _: VhostUserConfigFlags) -> Result<Vec<u8>> {
-        // What is beyond is of features that the disk does not offer.
+        // Bytes beyond the configuration space belong to features that the disk does not offer, and
+        // are zero.
         let config = self.disk.config(QUEUES);
         let at = |place: u32| config.get(place as usize).copied().unwrap_or(0);
         let end = offset.checked_add(size).ok_or(Error::InvalidParam)?;

@@ -7,8 +7,8 @@
 //!
 //! A request in flight is recorded in memory that the front end keeps (`inflight.rs`). After the
 //! death of the server, or its stop, a front end that connects again hands that memory to the next
-//! server of the volume, which repeats what was not answered. The machine sees requests that take
-//! long, and nothing else.
+//! server of the volume, which repeats the requests without an answer. To the machine, these
+//! requests only take long.
 //!
 //! Source   vhost-user protocol, QEMU's `docs/interop/vhost-user.rst`
 
@@ -296,7 +296,7 @@ impl Port for VhostUserPort {
         match (key, &mut self.front_end) {
             (KEY_LISTENER, _) => self.connects = true,
             (KEY_SOCKET, Some(front_end)) => front_end.has_message = true,
-            // Rings are looked at in every pass.
+            // No note of a ring's event is needed: each pass takes requests from all rings.
             (_, _) => {}
         }
     }
@@ -380,7 +380,8 @@ fn message(socket: &UnixStream) -> Result<Arrived, String> {
     };
     let waits = rustix::io::ioctl_fionread(socket).map_err(|errno| errno.to_string())?;
     let size = u32::from_le_bytes(*header.last_chunk().expect("12 bytes"));
-    // A size that no message has is refused when it is handled.
+    // A size beyond the longest message is cut here; `vhost` refuses the message when it is
+    // handled.
     let whole = MESSAGE_HEADER_BYTES as u64 + u64::from(size.min(MESSAGE_BYTES_MAX));
     if came < header.len() || waits < whole {
         return Err(format!("found {waits} bytes of a message, expected all of it at once"));
@@ -392,8 +393,8 @@ fn message(socket: &UnixStream) -> Result<Arrived, String> {
     }
 }
 
-/// Ends the watch of descriptors that rings no longer have. The front end has them too, so they
-/// stay watched when they are closed here.
+/// Stops watching the descriptors that rings no longer have. The front end has the same descriptors
+/// open, so closing them here would not end the watch.
 fn unwatch(device: &mut Device, cx: &Context<'_, '_>) {
     for kick in device.take_unwatched() {
         cx.unwatch(File::as_fd(&kick));

@@ -138,7 +138,8 @@ impl Ring {
             if !has_more.map_err(|_| "the used ring cannot be written")? {
                 return Ok(None);
             }
-            // The index has moved since: there is a head, unless the ring is not in the memory.
+            // The driver has made a chain available since the last look, so there is a head, unless
+            // the ring is not in the memory.
             head = self.available(memory)?;
         }
         let head = head.ok_or("the available ring cannot be read")?;
@@ -305,7 +306,7 @@ fn parts(
         at -= skip;
         let here = usize::try_from(u64::from(*size) - skip).unwrap_or(usize::MAX).min(len);
         len -= here;
-        // An address beyond all memory is not found there.
+        // An address beyond all memory is cut to one that every access refuses.
         let address = GuestAddress(address.0.saturating_add(skip));
         (here > 0).then_some((address, here))
     })
