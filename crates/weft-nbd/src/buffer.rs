@@ -1,7 +1,7 @@
 //! Byte buffers of a connection: input until a header is complete, output until the socket takes
 //! it.
 
-/// Collector for a header that arrives in pieces. Has room for the longest header, and never
+/// Collector for a header that arrives in parts. Has room for the longest header, and never
 /// allocates.
 #[derive(Debug)]
 pub(crate) struct Gather {
@@ -26,7 +26,7 @@ impl Gather {
     }
 
     /// Returns a whole header of `N` bytes, if all of it has arrived: straight from `input` when it
-    /// is in one piece, which is the usual case, or from the collected pieces.
+    /// contains all of the header, which is the usual case, or from the collected parts.
     #[inline]
     pub(crate) fn next<const N: usize>(&mut self, input: &mut &[u8]) -> Option<[u8; N]> {
         if self.len == 0

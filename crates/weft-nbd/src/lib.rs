@@ -10,7 +10,7 @@
 //!   socket ◄──────── payload ─────► driver      driver ◄──────── payload ─────► socket
 //! ```
 //!
-//! Payload never passes through this crate. After a write request or a piece of read data, the
+//! Payload never passes through this crate. After a write request or the header of read data, the
 //! connection tells how many of the next bytes are payload, and the driver takes them from its
 //! receive buffer or receives them straight into its own frames.
 //!

@@ -11,10 +11,10 @@
 //!                   Closed ◄────────────┴──── from anywhere: a client that cannot be followed
 //! ```
 //!
-//! Faults expected from the peer: any bytes in any pieces, any lengths, a client that never reads.
-//! The countermeasures are bounded memory ([`ServerConnection::memory_bytes`]), a check of each
-//! length before data is kept, and no further input while [`OUTPUT_BYTES_HIGH`] bytes wait to be
-//! sent.
+//! Faults expected from the peer: any bytes, split at any byte, any lengths, a client that never
+//! reads. The countermeasures are bounded memory ([`ServerConnection::memory_bytes`]), a check of
+//! each length before data is kept, and no further input while [`OUTPUT_BYTES_HIGH`] bytes wait to
+//! be sent.
 //!
 //! Source: `proto.md` "Protocol phases", "Option types".
 
@@ -42,8 +42,8 @@ use crate::wire::{
 /// 2. passes received bytes to [`input`](Self::input) until that consumes nothing and returns
 ///    nothing;
 /// 3. after an [`Op::Write`], takes the payload itself, from its receive buffer or straight from
-///    the
-///    socket into its own memory, and reports it with [`payload_consumed`](Self::payload_consumed);
+///    the socket into its own memory, and reports it with
+///    [`payload_consumed`](Self::payload_consumed);
 /// 4. answers each [`NbdRequest`] once, in any order, with [`reply`](Self::reply) or, for a read,
 ///    with [`reply_header`](Self::reply_header) and the data.
 ///
@@ -263,12 +263,13 @@ impl ServerConnection {
         }
     }
 
-    /// Header of one piece of a read that is answered in several, in order and without gaps.
-    /// Requires structured replies. After the header of a piece of data the driver sends its
+    /// Header of one part of a read that is answered in several parts, in order and without gaps.
+    /// Requires structured replies. After the header of a part with data the driver sends its
     /// `extent.len` bytes.
     ///
     /// # Panics
-    /// Panics without structured replies, or for a piece of a read that must be answered in one.
+    /// Panics without structured replies, or for a part of a read that must be answered in one
+    /// chunk.
     #[must_use]
     pub fn piece_header(&self, request: &NbdRequest, extent: Extent, offset: u64) -> ReplyHeader {
         let Op::Read { offset: first, len, df } = request.op else {
@@ -384,8 +385,8 @@ impl ServerConnection {
                 Step::Again
             }
             Phase::StartingTls if rest.is_empty() => Step::NeedInput,
-            // The client has not got the reply yet, so that these bytes are not within TLS: another
-            // machine may have inserted them.
+            // These bytes were sent before the client had the reply to its option, so TLS does not
+            // protect them: another machine may have inserted them.
             Phase::StartingTls => self.close(CloseReason::BeforeTls { len: rest.len() }),
             // Not reached from `input`, which has asserted that no payload remains.
             Phase::Payload { .. } => Step::NeedInput,
@@ -425,8 +426,8 @@ impl ServerConnection {
         }
         let answer = match option {
             _ if is_too_early => (option_reply::ERR_TLS_REQD, "NBD_OPT_STARTTLS comes first"),
-            // The option has data, which is malformed, but the client wants to leave, so this is
-            // the best answer.
+            // `NBD_OPT_ABORT` must not have data, but the client wants to leave, so success is the
+            // best answer.
             option::ABORT => (option_reply::ACK, ""),
             option::EXPORT_NAME
             | option::GO

@@ -273,8 +273,8 @@ impl ReplyHeader {
         Self::chunk_start(flags, chunk::OFFSET_HOLE, to, &prefix, 0)
     }
 
-    /// Creates one chunk of a read that is answered in several: the header of data, which follows,
-    /// or a range of zeroes, which are not sent.
+    /// Creates one chunk of a read that is answered in several chunks: the header of data, which
+    /// follows, or a range of zeroes, which are not sent.
     pub(crate) fn piece(to: To, extent: Extent, offset: u64, last: bool) -> Self {
         let flags = if last { chunk::DONE } else { 0 };
         let len = u32::try_from(extent.len).expect("no longer than the read");
@@ -391,7 +391,7 @@ impl Terms {
     pub(crate) fn judge(&self, header: &RequestHeader) -> Verdict {
         let RequestHeader { flags, command, offset, len, .. } = *header;
         let fua = flags & command_flag::FUA != 0;
-        // A longer read or write is refused below.
+        // A length of more than 32 bits is cut for reads and writes, which are refused below.
         let short = u32::try_from(len).unwrap_or(u32::MAX);
         let op = match command {
             command::READ => Op::Read { offset, len: short, df: flags & command_flag::DF != 0 },
@@ -439,7 +439,8 @@ impl Terms {
             Op::Flush => (has(TransmissionFlags::SEND_FLUSH), 0),
             Op::Read { .. } => (true, flag_if(has(TransmissionFlags::SEND_DF), command_flag::DF)),
             Op::Trim { .. } => (has(TransmissionFlags::SEND_TRIM), 0),
-            // The flag is redundant, and some clients leave it out.
+            // With extended headers a write may have the flag: it adds nothing, and some clients
+            // leave it out.
             Op::Write { .. } => {
                 (true, flag_if(self.headers.are_extended(), command_flag::PAYLOAD_LEN))
             }

@@ -202,7 +202,7 @@ fn parse_authority(authority: &str) -> Result<NbdAddress, UriError> {
         if host.contains(|char: char| char.is_control() || "@:/?#[] ".contains(char)) {
             return Err(malformed());
         }
-        // libnbd also takes a missing host as this one.
+        // A missing host is `localhost`, as in libnbd.
         (if host.is_empty() { "localhost".into() } else { host }, port)
     };
     let port = match port.strip_prefix(':') {

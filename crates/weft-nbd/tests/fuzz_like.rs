@@ -53,7 +53,7 @@ fn client_bytes(structured: bool, extended_headers: bool) -> Vec<u8> {
     bytes
 }
 
-/// Makes a few changes of the kinds that find faults: bits, bytes, telling numbers, cuts and
+/// Makes a few changes of the kinds that find faults: bits, bytes, boundary values, cuts and
 /// copies.
 fn mutate(random: &mut Rng, bytes: &mut Vec<u8>) {
     for _ in 0..1 + random.index(4) {

@@ -192,7 +192,7 @@ fn requests_that_cannot_be_skipped_end_the_session() {
         (vec![0; 28], CloseReason::RequestMagic { found: 0 }),
         // Extended headers were not agreed on.
         (hex("21e41c71").repeat(8), CloseReason::RequestMagic { found: 0x21e4_1c71 }),
-        // The client still behaves as in the handshake.
+        // The client sends an option, as if the handshake went on.
         (option(3, &[0; 12]), CloseReason::RequestMagic { found: 0x4948_4156 }),
     ] {
         for structured in [false, true] {

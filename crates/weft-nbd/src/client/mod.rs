@@ -4,9 +4,10 @@
 //! ends with a [`ClientConnection`], or with the end of the session. [`ClientConnection`] encodes
 //! requests, remembers them, and checks every reply against them.
 //!
-//! Faults expected from the peer: any bytes in any pieces, replies to no request, data outside the
-//! requested range, data sent twice, success without all the data, endless lists. Each of them ends
-//! the session with a [`ClientError`]; the caller never gets payload that it has not asked for.
+//! Faults expected from the peer: any bytes, split at any byte, replies to no request, data outside
+//! the requested range, data sent twice, success without all the data, endless lists. Each of them
+//! ends the session with a [`ClientError`]; the caller never gets payload that it has not asked
+//! for.
 //!
 //! Source: `proto.md` "Protocol phases", "Option reply types", "Structured reply types".
 

@@ -303,5 +303,5 @@ impl Coverage {
     }
 }
 
-/// Largest number of ranges of one read that may arrive out of order: 32 MiB in pieces of 32 KiB.
+/// Largest number of ranges of one read that may arrive out of order: 32 MiB in ranges of 32 KiB.
 const FRAGMENT_COUNT_MAX: usize = 1024;

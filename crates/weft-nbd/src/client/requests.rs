@@ -16,8 +16,7 @@ use crate::wire::{ChunkHeader, NbdError, RequestHeader, command};
 /// The driver
 ///
 /// 1. calls [`request`](Self::request) for the bytes of a request and sends them, for a write
-///    followed
-///    by the payload;
+///    followed by the payload;
 /// 2. passes received bytes to [`input`](Self::input) until that consumes nothing and returns
 ///    nothing;
 /// 3. after [`ClientEvent::Data`], takes the payload itself, from its receive buffer or straight
