@@ -19,7 +19,7 @@ pub enum Exit {
     /// Done, and mismatches were found (`check`), or a case is worse than `compare --fail-above`
     /// allows.
     Mismatches,
-    /// Another status, as that of the command of `serve --exec`, or the statuses of `detail --test`
+    /// Another status: that of the command of `serve --exec`, or one of those of `detail --test`
     /// and `examine`.
     Of(u8),
 }

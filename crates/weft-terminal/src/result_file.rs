@@ -1,11 +1,11 @@
 //! Files that a program writes for its user: `--map`, `--record`, `--report`, `--write`, man pages.
 //!
 //! Decides   which file may be written: a new or an empty one, or with `--force` one of the same
-//!           kind, identified by its first bytes. Never a member of the volume by any path, never a
-//!           block device, never a file with other data. Character devices and pipes are written as
-//!           they are.
-//! Why       `weft cat --map MEMBER` once truncated a member of 120 MiB to 174 bytes, and the map
-//!           that GNU ddrescue made in days has the name that a user would give to ours.
+//!           kind, identified by its first bytes. A member of the volume (by any of its paths), a
+//!           block device and a file with other data are never written. Character devices and pipes
+//!           are written as they are.
+//! Why       `weft cat --map MEMBER` once truncated a member of 120 MiB to 174 bytes. A user may also
+//!           give weft's map the name of a map that GNU ddrescue took days to make.
 //!
 //! The check precedes everything else, so it fails before a long run. The old content stays until
 //! the new content is complete, which is written to a file beside it and renamed. Ctrl-C removes
@@ -195,7 +195,7 @@ impl ResultFile {
         Ok(file)
     }
 
-    /// Makes the file one that only its owner can read.
+    /// Restricts access to the file to its owner.
     ///
     /// # Errors
     /// The permissions of the new file cannot be changed.
@@ -258,7 +258,7 @@ impl ResultFile {
                 Err(error) if error.error.kind() == io::ErrorKind::AlreadyExists => {
                     return Err(error.error);
                 }
-                // Some file systems can rename, but not without replacing.
+                // On some file systems only a rename that may replace a file works.
                 Err(error) => error.file,
             };
         }

@@ -350,17 +350,18 @@ fn listen(signal: i32) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Lets a command end in its own way when the process is told to end (SIGINT, SIGTERM, SIGHUP
+/// Makes a command end in its own way when the process is told to end (SIGINT, SIGTERM, and SIGHUP
 /// unless it is ignored): `end` is called for each signal, on another thread. If `end` returns
-/// true, the command ends by itself; otherwise the process ends as [`remove_when_interrupted`]
-/// says.
+/// true, the command ends by itself; otherwise the process ends as after
+/// [`remove_when_interrupted`].
 ///
 /// # Errors
 /// The signals cannot be handled.
 pub fn end_when_interrupted(end: impl FnMut() -> bool + Send + 'static) -> Result<(), Failure> {
     *locked(&ENDING) = Some(Box::new(end));
     remove_when_interrupted(&[])?;
-    // A shell that exits sends SIGHUP; nohup sets the signal to be ignored, and it stays ignored.
+    // A shell that exits sends SIGHUP. A process that nohup has started ignores the signal, and goes
+    // on ignoring it.
     if is_ignored(SIGHUP) { Ok(()) } else { listen(SIGHUP) }
 }
 
