@@ -25,8 +25,8 @@ pub(crate) const VARIABLE: &str = "_WEFT_COMPLETE";
 /// Shells that have a script.
 pub(crate) const SHELLS: Shells<'static> = Shells(&[&Bash, &Elvish, &Fish, &Powershell, &Zsh]);
 
-/// Prints candidates if a shell asks for them. Returns true if it did: nothing else is to be done
-/// then.
+/// Prints candidates if a shell asks for them. Returns true if so, and the process has nothing else
+/// to do.
 ///
 /// # Errors
 /// The shell is unknown, or no argument is possible at that place.

@@ -1,7 +1,7 @@
-//! mdadm's command lines: the line of weft that does the same.
+//! Translation of mdadm's command lines: the line of weft that does the same.
 //!
 //! weft has subcommands where mdadm has options for modes. A command line that begins as one of
-//! mdadm's is not run, because arrays are named otherwise here; the message gives the line to run.
+//! mdadm's is not run, because weft names arrays in another way; the message gives the line to run.
 //!
 //! Source   mdadm(8)
 
@@ -47,8 +47,8 @@ const TABLE: &[Row] = &[
     row(&["--scan", "-s"], "weft rescue DISK… (arrays on disks), weft status (running volumes)"),
 ];
 
-/// Message about a command line of mdadm; `None` if the words are none. `words` are those after the
-/// name of the program.
+/// Message about a command line of mdadm; `None` if `words`, which follow the name of the program,
+/// are not one of mdadm's.
 pub(crate) fn told(words: &[OsString]) -> Option<String> {
     let texts: Vec<&str> = words.iter().map(|word| word.to_str().unwrap_or_default()).collect();
     // A mode stands first, or after the device of the array.

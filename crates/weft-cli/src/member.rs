@@ -72,9 +72,9 @@ impl fmt::Display for MemberArg {
     }
 }
 
-/// Paths of arguments that must be files or devices. A part of several files, such as `disk*#5`,
-/// is that of each file that the pattern matches, in order of their names: a shell finds no file
-/// by the name with `#5`.
+/// Paths of arguments that must be files or devices. A pattern with a part, such as `disk*#5`,
+/// stands for that part of each file that matches the pattern, in order of their names. The shell
+/// cannot expand such a pattern, because no file has the name with `#5`.
 ///
 /// # Errors
 /// An argument is not a file or device, or a pattern matches no file; the error gives the first

@@ -46,7 +46,7 @@ pub(crate) fn run(
     let each = arguments.members.iter().map(|argument| meant(&target.name, volume, argument));
     let members = each.collect::<Result<Vec<_>, _>>()?.concat();
     if members.is_empty() {
-        // As with mdadm, a word that fits no member is no error.
+        // As with mdadm, it is no error if `failed` or `detached` matches no member.
         let words = arguments.members.join(" or ");
         complain(&format!("{}: note: found no member that is {words}", target.name));
     } else {

@@ -107,7 +107,7 @@ impl Reading {
         }
     }
 
-    /// Refuses the time limit for a running volume, of which the server reads the members.
+    /// Refuses the time limit for a running volume: its server reads the members, not this command.
     ///
     /// # Errors
     /// There is a limit.
@@ -161,7 +161,7 @@ impl Reading {
 }
 
 /// Splits an argument into disk and map. Both may contain equals signs. The argument is split at
-/// the first one before which the text names a disk of a member.
+/// the first equals sign with the name of a member's disk before it.
 fn named(text: &OsStr, members: &[PathBuf]) -> Result<Named, Failure> {
     let bytes = text.as_bytes();
     let disks: Vec<PathBuf> = members

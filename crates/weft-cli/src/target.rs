@@ -20,7 +20,8 @@ use weft_terminal::terminal::complain;
 pub(crate) struct Target {
     /// Name of the volume or path of its socket, as given on the command line.
     pub(crate) name: String,
-    /// Control socket. Its name, without `.sock`, may differ from that which clients use.
+    /// Control socket. Its file name, without `.sock`, may differ from the volume's name for
+    /// clients.
     socket: PathBuf,
     client: Client,
 }
@@ -91,7 +92,7 @@ impl Target {
 
     /// Limits the wait for each answer from now on.
     pub(crate) fn set_timeout(&mut self, timeout: Duration) {
-        // An error is one of the socket, which the next request meets, too.
+        // An error is ignored: it is an error of the socket, which the next request reports.
         let _ = self.client.set_timeout(Some(timeout));
     }
 
@@ -201,7 +202,7 @@ fn directories() -> Vec<PathBuf> {
     if is_root() {
         directories.push(PathBuf::from(SYSTEM_DIRECTORY));
     }
-    // Anybody could make a directory of that name.
+    // Another user could make a directory of that name, so its owner and mode are checked.
     let private = private_directory();
     directories.extend(is_private(&private).is_ok().then_some(private));
     directories

@@ -84,7 +84,7 @@ impl Opening {
             .filter(|spec| volume.members.iter().any(|member| member.info().label == spec.label))
             .collect::<Vec<_>>();
         let mut not_used = volume.not_used.clone();
-        // Its shared locks would conflict with the exclusive ones.
+        // The shared locks of this volume would conflict with the exclusive locks of the next one.
         drop(volume);
         let mut volume = self.attempt(&specs, Access::ReadWrite)?;
         not_used.append(&mut volume.not_used);

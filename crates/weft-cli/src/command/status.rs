@@ -223,7 +223,7 @@ fn volume_text(text: &mut String, volume: &VolumeStatus) {
     write_back_text(text, volume);
     text.push_str("      ");
     if let Some(bitmap) = &volume.bitmap {
-        // As in the kernel: pages of memory with counters.
+        // As in the kernel, a page is a page of memory with counters.
         let (used, pages) = (bitmap.pages_dirty, bitmap.pages);
         let chunk = match bitmap.chunk >> 10 {
             0 => format!("{}B", bitmap.chunk),
@@ -308,7 +308,7 @@ fn progress_text(volume: &VolumeStatus) -> Option<String> {
         }
         "idle" | "frozen" => return None,
         "recover" => "recovery",
-        // The kernel prints check for both.
+        // The kernel prints `check` for both actions.
         "repair" | "check" => "check",
         other => other,
     };
@@ -324,7 +324,7 @@ fn progress_text(volume: &VolumeStatus) -> Option<String> {
         total / 2
     );
     if let Some(speed) = volume.sync_speed {
-        // As the kernel prints them: tenths of minutes, and KiB per second.
+        // The kernel prints tenths of minutes, and KiB per second.
         let tenths =
             total.saturating_sub(done).saturating_mul(5120).checked_div(speed).unwrap_or(0) / 60;
         let (minutes, tenth) = (tenths / 10, tenths % 10);

@@ -109,8 +109,9 @@ impl Array {
         superblocks.max_by_key(|superblock| superblock.events()).map(Box::as_ref)
     }
 
-    /// Name, UUID, level and size of the array in one line. For an array that was refused they are
-    /// those of a superblock; the size is left out if no single superblock tells it.
+    /// Name, UUID, level and size of the array in one line. An array that was refused is described
+    /// by the superblock with the highest event count; the size is left out if that superblock does
+    /// not determine it.
     pub(crate) fn title(&self) -> String {
         let superblock = match (&self.decision, self.described_by()) {
             (Ok(assembly), _) => return assembly::title(assembly),
@@ -130,7 +131,7 @@ impl Array {
         )
     }
 
-    /// Slots of which a member was found.
+    /// Slots for which a member was found.
     fn slots_found(&self) -> impl Iterator<Item = u16> {
         let superblocks = self.candidates.iter().filter_map(|it| it.superblock.as_ref().ok());
         superblocks.filter_map(|superblock| match superblock.own_role() {
@@ -139,7 +140,8 @@ impl Array {
         })
     }
 
-    /// Description of an array that was refused, by its superblocks; `None` if it was not.
+    /// Description of an array that was refused, by its superblocks; `None` for an array that was
+    /// not refused.
     pub(crate) fn refused_described(&self) -> Option<Map<String, Value>> {
         self.decision.as_ref().err()?;
         let superblock = self.described_by();
@@ -153,7 +155,8 @@ impl Array {
         Some(known)
     }
 
-    /// Description of an array that was refused, with the reason; `None` if it was not.
+    /// Description of an array that was refused, with the reason; `None` for an array that was not
+    /// refused.
     pub(crate) fn refused_to_json(&self) -> Option<Value> {
         let (refused, mut object) = (self.decision.as_ref().err()?, self.refused_described()?);
         object.insert("state".into(), json!(refused.state.id()));

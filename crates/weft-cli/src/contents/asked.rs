@@ -1,9 +1,10 @@
 //! Arguments that name paths inside of disks or of a running volume: `DISK… [:PATH]…` or
 //! `TARGET[:PATH]…`.
 //!
-//! An argument that begins with a colon is a path inside of the disks before it. One with a colon
-//! elsewhere is a name up to the last colon before which a file or device has that name; without
-//! such a file the name of a running volume ends at the first colon.
+//! An argument that begins with a colon is a path inside of the disks before it. An argument that
+//! as a whole names a file or device has no path. In any other argument, one colon separates the
+//! name and the path: the last colon with a file or device of the name before it or, if there is no
+//! such file or device, the first colon, which then follows the name of a running volume.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;

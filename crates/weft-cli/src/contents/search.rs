@@ -1,7 +1,7 @@
 //! Search for members on a disk: the whole disk, its partitions, and superblocks in unusual places.
 //!
-//! One superblock may be at the standard position of several of these: with metadata at the end,
-//! the last partition and the disk may end at the same place. The smallest of them is taken as the
+//! One superblock may be at the standard position of several candidates: with metadata at the end,
+//! the last partition and the disk may end at the same byte. The smallest candidate is taken as the
 //! member.
 
 use std::ffi::OsString;

@@ -7,9 +7,9 @@
 //!
 //! - it is a RAID 1 of parts of disks of at most [`SYSTEM_MAX`], and holds swap or an ext file
 //!   system;
-//! - another array is [`TIMES`] as large or larger, and every disk with a part of that one has a
-//!   part of this one too. One disk may lack it, because the part's superblock may be damaged, if
-//!   this array has a slot for each disk: a NAS makes slots for all its bays.
+//! - another array is [`TIMES`] as large or larger, and every disk with a part of the larger array
+//!   also has a part of this array. One disk may lack its part, because the superblock of the part
+//!   may be damaged, if this array has a slot for each disk: a NAS makes slots for all its bays.
 //!
 //! A single array, arrays beside each other on other disks, and arrays of like size are therefore
 //! no system. Arrays that are left out are always named, and can be asked for.
@@ -42,7 +42,8 @@ pub(super) struct Shape {
     pub(super) is_of_parts: bool,
 }
 
-/// Whether an array with this content is one of a NAS's system, among `all`.
+/// Whether `array`, with this content, holds the system of a NAS, judged by all arrays that were
+/// found.
 pub(super) fn is_system(array: &Shape, holds: &Kind, all: &[Shape]) -> bool {
     let is_small = array.level == Level::Raid1
         && array.is_of_parts

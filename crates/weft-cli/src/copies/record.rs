@@ -2,9 +2,9 @@
 //! owners.
 //!
 //! Findings are written one by one, when they are found: a copy that is interrupted, or that ends
-//! because there is no space left, leaves those up to there. Each run that finds something writes a
-//! file of its own, with the first free number; nothing is overwritten. Owners that could not be
-//! set become a script for root.
+//! because there is no space left, has recorded its findings up to that point. Each run that finds
+//! something writes a file of its own, with the first free number; nothing is overwritten. Owners
+//! that could not be set become a script for root.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -72,7 +72,8 @@ impl<'f> Record<'f> {
     }
 
     /// Records an event of the copy of a place: a finding, or an owner for the script. `below` is
-    /// the folder of the copied files in that of the copy; empty if they lie in that itself.
+    /// the folder of the copied files below the folder of the copy; empty if they lie in the folder
+    /// of the copy itself.
     pub(super) fn event(&mut self, place: &str, below: &str, event: &Event<'_>) {
         let (what, reported) = match event {
             Event::Bytes(_) => return,
@@ -140,7 +141,7 @@ struct Owners {
     /// Owner of the paths in `waiting`, for which no command was written yet.
     owner: (u32, u32),
     waiting: String,
-    /// Commands that set the modes again of which a change of owner clears bits.
+    /// Commands that restore modes: a change of owner clears the set-user-ID and set-group-ID bits.
     modes: String,
 }
 

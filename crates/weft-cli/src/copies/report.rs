@@ -31,7 +31,8 @@ pub(crate) struct All {
 pub(crate) struct Restored {
     /// Name of the place.
     pub(crate) place: String,
-    /// Folder of the copied files in that of the copy; `None` if they lie in that itself.
+    /// Folder of the copied files, below the folder of the copy; `None` if they lie in the folder
+    /// of the copy itself.
     pub(crate) folder: Option<String>,
     /// Notes on the file system, for the user.
     pub(crate) notes: Vec<String>,

@@ -15,10 +15,12 @@
 //!
 //! A skip is at most 1 GiB or a hundredth of the disk. No read that failed in the passes is split
 //! before trimming. The passes have ddrescue's numbers; its passes 3 and 4 are not needed, because
-//! no area is skipped for being slow. Reads begin and end at multiples of the block, so that the
-//! blocks that fail are the same in whatever order they were read. The ends of an area that is
-//! trimmed are known by the bad sectors beside it. A copy that ends anywhere and goes on with its
-//! map therefore comes to the same end.
+//! no area is skipped for being slow.
+//!
+//! A copy that is interrupted at any point and resumed with its map has the same result as a copy
+//! without an interruption. Reads begin and end at multiples of the block, so the order of reads
+//! does not change which blocks fail. While an area is trimmed, its ends that are known already are
+//! recognised by the bad sectors beside them.
 //!
 //! No clock and no I/O: [`DiskCopy::next`] says what to read, [`DiskCopy::answer`] takes the
 //! answer.

@@ -182,7 +182,7 @@ impl Stop {
         if !self.asked.load(Ordering::SeqCst) {
             return Ok(());
         }
-        // An error is ignored: the other thread has waited long enough.
+        // An error is ignored: the handler's thread has stopped waiting, and ends the process.
         let _ = self.parked.send(());
         Err(Failure::failed("stopped"))
     }
@@ -201,7 +201,7 @@ impl Shown {
     fn new(disk_copy: &DiskCopy) -> Self {
         let domain = disk_copy.domain();
         let bar = progress_with("image", domain.end - domain.start);
-        // The rate is that of this run.
+        // The rate counts only bytes that this run reads.
         bar.set_position(disk_copy.bytes(Status::Finished));
         bar.reset_eta();
         let now = Instant::now();

@@ -4,12 +4,12 @@
 //! superblock. Then files are created, superblocks written, and everything is flushed; if that
 //! fails half way, the previous contents are restored.
 //!
-//! Redundancy must be right before the array is served. There are three ways to achieve that.
+//! Redundancy must be consistent before the array is served. There are three ways to achieve that.
 //! Members with a data area that consists of holes read as zeros, and the parity of zeros is zero,
 //! so nothing needs to be done; copies of zeros agree as well. With `--assume-clean` the user
-//! vouches for it. Otherwise the array is created as mdadm does: RAID 4 and 5 with their last
-//! member as a spare, which `serve` rebuilds, RAID 1, 6 and 10 dirty, which `serve` resyncs. RAID 0
-//! and linear have no redundancy.
+//! vouches for consistent redundancy. Otherwise the array is created as mdadm does: RAID 4 and 5
+//! with their last member as a spare, which `serve` rebuilds, RAID 1, 6 and 10 dirty, which `serve`
+//! resyncs. RAID 0 and linear have no redundancy.
 
 mod options;
 mod places;

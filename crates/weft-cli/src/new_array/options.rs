@@ -105,7 +105,7 @@ fn check_members(arguments: &NewArrayOptions, level: Level) -> Result<(), Failur
     }
     let (found, expected) = (arguments.members().count(), slots.saturating_add(spares));
     if found != expected {
-        // mdadm has the device of the array first.
+        // mdadm names the device of the array first, so the user may have named it here too.
         let device = arguments.members().next().map(|(member, _)| member.to_string());
         let device = device.filter(|name| name.starts_with("/dev/md"));
         let hint = device.map_or_else(

@@ -1,5 +1,4 @@
-//! Plan of a new array: the superblock of every member, and the way in which redundancy becomes
-//! right.
+//! Plan of a new array: the superblock of every member, and the initial sync.
 
 use std::path::PathBuf;
 
@@ -45,7 +44,7 @@ pub(crate) struct MemberWrite {
     pub(crate) kept: Vec<Foreign>,
 }
 
-/// Way in which the redundancy of the new array becomes right.
+/// Initial sync of a new array: how its parity or copies become consistent with the data.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum InitialSync {
     AssumedClean,
@@ -125,7 +124,7 @@ impl Planned {
 impl MemberWrite {
     fn add_bitmap(&mut self, bitmap: &NewBitmap) -> Result<(), Failure> {
         let superblock = Superblock::from(self.superblock.clone());
-        // The superblock was planned for a device of this size.
+        // A device of at least this size is assumed: the end of the data and of the superblock.
         let end = Sectors(superblock.data_offset().0 + self.superblock.data_size.0);
         let size = end.max(Sectors(superblock.super_offset().0 + 16));
         let room = superblock.bitmap_room(size).map_err(Failure::usage)?;

@@ -182,7 +182,7 @@ fn published(text: &mut String, experiment: &Experiment, found: &Found, effort: 
     }
 }
 
-/// Largest number of quantities that are printed of those in which a policy of weft's own is worse.
+/// Largest number of printed quantities in which a policy of weft's own is worse.
 const WORST: usize = 8;
 
 /// Adds, row by row, the results of columns that the publication does not have.

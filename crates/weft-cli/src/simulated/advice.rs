@@ -130,7 +130,7 @@ fn against(advice: &Advice) -> String {
     let given = advice.given.as_ref().map(|given| gain(&given.ratio));
     let given = given.map_or(String::new(), |gain| format!("{gain} against the defaults, "));
     let mut text = format!("{given}{} against md untuned", gain(&advice.md.ratio));
-    // The defaults are named already if they are the next.
+    // If the next best volume is that of the defaults, the text names it already.
     let is_given =
         |next: &&Other| Some(&next.differs) == advice.given.as_ref().map(|of| &of.differs);
     if let Some(next) = advice.next.as_ref().filter(|next| !is_given(next)) {

@@ -151,7 +151,8 @@ struct CacheRule {
 
 impl CacheRule {
     fn of(simulated: &Simulated, swept: &[&str]) -> Result<Self, Failure> {
-        // Faults and changed drives do not change the memory, and may fit only to swept values.
+        // Faults and changed drives are left out: they do not change the memory, and may be valid
+        // only with swept values.
         let mut without = Simulated { faults: None, drive: Vec::new(), ..simulated.clone() };
         let name = |setting: &String| setting.split_once('=').map(|(name, _)| name.to_owned());
         // A swept stripe size takes the place of a given one.

@@ -20,7 +20,7 @@ pub(super) enum What {
 }
 
 impl Super {
-    /// Parses a superblock; `None` if the bytes are none.
+    /// Parses a superblock; `None` if the bytes are not a superblock.
     pub(super) fn of(bytes: &[u8]) -> Option<Self> {
         let bytes = bytes.get(..SUPER_BYTES).filter(|it| it[0x40..0x48] == *b"_BHRfS_M")?;
         Points::of(bytes).map(|points| Self { points })

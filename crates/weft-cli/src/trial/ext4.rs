@@ -29,15 +29,16 @@ pub(super) struct Super {
 pub(super) enum What {
     /// Backup of the superblock in this block group.
     Backup(u64),
-    /// Block or inode bitmap with this number of bits, of which so many are 0.
+    /// Block or inode bitmap: number of its bits, and number of bits that are 0.
     Bitmap(usize, u32),
-    /// Block of group descriptors, of which the first describes this group.
+    /// Block of group descriptors; the number is that of the first group described.
     Descriptors(u64),
     /// First block of the directory with this inode number.
     Folder(u32),
-    /// Block of an inode table, of which the first inode has this number.
+    /// Block of an inode table; the number is that of its first inode.
     Inodes(u64),
-    /// Last block of a file, of which this many bytes are the file's and the rest zeros.
+    /// Last block of a file: the first bytes, as many as given, are the file's, and the rest are
+    /// zeros.
     Tail(usize),
 }
 
@@ -233,7 +234,7 @@ impl Super {
     }
 
     /// Check of the first block of a directory, or of the last block of a regular file. `None` if
-    /// the inode tells no such block.
+    /// the inode gives no such block.
     fn of_inode(&self, inode: &[u8], number: u64) -> Option<Check<What>> {
         // Only inodes with one to four extents within the inode are used.
         let count = usize::from(le16(inode, 42));

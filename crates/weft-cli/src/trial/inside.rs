@@ -10,7 +10,8 @@ use super::{btrfs, ext4, xfs};
 /// Check: a structure that is expected at a place, with its weight in the score.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Check<W> {
-    /// Byte offset from the start of the file system; of a label, from that of the physical volume.
+    /// Byte offset of the structure from the start of the file system; for a label, from the start
+    /// of the physical volume.
     pub(super) at: u64,
     pub(super) len: usize,
     pub(super) weight: u64,
@@ -33,7 +34,7 @@ pub(super) enum What {
     Xfs(xfs::What),
 }
 
-/// A file system of which a superblock was found.
+/// A file system, known by one of its superblocks.
 #[derive(Clone, Debug)]
 pub(super) enum Inside {
     Btrfs(Box<btrfs::Super>),
@@ -43,7 +44,7 @@ pub(super) enum Inside {
 
 impl Inside {
     /// Parses a superblock, primary or backup, of any known file system; `None` if the bytes are
-    /// none.
+    /// not a superblock.
     pub(super) fn of(bytes: &[u8]) -> Option<Self> {
         ext4::Super::of(bytes)
             .map(Self::Ext)
@@ -101,7 +102,8 @@ impl Inside {
     }
 
     /// Whether `bytes`, the first part of a structure, may be the beginning of `what`. Only btrfs
-    /// can exclude any; for the others the answer is always true.
+    /// can exclude a structure by its beginning; for the other file systems the answer is always
+    /// true.
     pub(super) fn begins(&self, what: &What, bytes: &[u8]) -> bool {
         match (self, what) {
             (Self::Btrfs(it), What::Btrfs(what)) => it.begins(what, bytes),

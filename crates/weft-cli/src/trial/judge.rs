@@ -194,8 +194,8 @@ struct Join {
 }
 
 impl Join {
-    /// Bytes of the first combination for which `is_right` holds. Pieces of one slot have the same
-    /// column, pieces of different slots different ones.
+    /// Bytes of the first combination for which `is_right` holds. Pieces in one slot are read from
+    /// the same column, pieces in different slots from different columns.
     fn find(&mut self, is_right: &dyn Fn(&[u8]) -> bool) -> Option<Vec<u8>> {
         let piece = self.chosen.len();
         if piece == self.choices.len() {
@@ -222,10 +222,11 @@ impl Join {
 }
 
 impl Judged {
-    /// Makes the checks again with the disks in their order, computes missing members and compares
-    /// parity. Before that, exchanges two disks if the score is better then, with `few` checks each
-    /// time: pairs that fit each other's slots as well, and all pairs if most of the parity is
-    /// wrong. The result has the score of `all` checks.
+    /// Makes at most `all` checks with the disks in their order, computes missing members and
+    /// compares parity. Returns the result with the score of these checks. Before that, pairs of
+    /// disks are exchanged where that improves the score of `few` checks. An exchange is tried for
+    /// each pair that fits at least as well when exchanged, by the scores of its disks alone, and
+    /// for all pairs if most of the parity is wrong.
     pub(super) fn confirm(mut self, columns: &Columns, few: usize, all: usize) -> Option<Self> {
         let map = self.hypothesis.map(columns)?;
         let slots = self.order.len();
@@ -287,7 +288,8 @@ impl Judged {
             found
         });
         let mut parity = (0, 0);
-        // Spread over all places: in neighbours the same members have parity.
+        // The samples are spread over all places: neighbouring places have parity on the same
+        // members.
         let step = sampled.len().div_ceil(SAMPLES_MAX).max(1);
         for number in sampled.into_iter().step_by(step) {
             if let Some(is_right) = ordered.has_parity(number * SAMPLE) {

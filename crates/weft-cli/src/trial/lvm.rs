@@ -1,4 +1,4 @@
-//! LVM2 in an array of which the order is not known: where its logical volumes begin.
+//! LVM2 in an array with an unknown order of disks: the starts of its logical volumes.
 
 use std::cell::RefCell;
 use std::ops::Range;

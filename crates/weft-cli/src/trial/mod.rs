@@ -1,11 +1,11 @@
 //! `weft rescue --try`: the geometry of an array without superblocks, by trial.
 //!
 //! A hypothesis is a level, a layout, a chunk, a data offset, and the place where a file system
-//! begins in the array. From a hypothesis follows in which slot, and where on that member, each
-//! structure of the file system lies. The structures are checked one by one on each disk, so that
-//! not every order of the disks has to be tried: the order is the assignment of disks to slots
-//! under which most checks succeed. Many hypotheses get a few checks, the best of them more, and
-//! the last ones are read as an array.
+//! begins in the array. It determines in which slot, and where on that member, each structure of
+//! the file system lies. The structures are checked one by one on each disk, so that not every
+//! order of the disks has to be tried: the order is the assignment of disks to slots under which
+//! most checks succeed. Many hypotheses get a few checks, the best of them get more, and the last
+//! ones are read as an array.
 //!
 //! | part | file |
 //! |---|---|
@@ -13,10 +13,11 @@
 //! | levels, layouts, chunks, and the places that they give | `shape.rs` |
 //! | scores, and the order that follows from them | `judge.rs`, `order.rs` |
 //! | structures to expect | `inside.rs`, for each kind `btrfs.rs`, `ext4.rs`, `xfs.rs` |
-//! | logical volumes, of which the first bytes are starts of file systems | `lvm.rs` |
+//! | logical volumes, at which further file systems may begin | `lvm.rs` |
 //! | reads, within their limits | `columns.rs` |
 //!
-//! Superblocks of md are not believed: a data offset in one is only a further place to search.
+//! Superblocks of md are not trusted: the data offset in a superblock is only a further place to
+//! search.
 
 mod anchors;
 mod btrfs;

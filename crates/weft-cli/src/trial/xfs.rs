@@ -32,13 +32,14 @@ pub(super) struct Super {
 pub(super) enum What {
     /// First block of a directory, which begins at this byte of the file system.
     Directory(u64),
-    /// Header of an allocation group: its magic, and the number of the group.
+    /// Header of an allocation group: magic of the header, and number of the group.
     Header([u8; 4], u64),
-    /// Block of inodes, of which the first has this number.
+    /// Block of inodes; the number is that of its first inode.
     Inodes(u64),
     /// Copy of the superblock.
     Superblock,
-    /// Last block of a file, of which this many bytes are the file's and the rest zeros.
+    /// Last block of a file: the first bytes, as many as given, are the file's, and the rest are
+    /// zeros.
     Tail(usize),
     /// Block of a B+tree of an allocation group, which begins at this byte of the file system.
     Tree(Tree, u64),
@@ -247,7 +248,7 @@ impl Super {
     }
 
     /// Check of the first block of a directory, or of the last block of a regular file. `None` if
-    /// the inode tells no such block.
+    /// the inode gives no such block.
     fn of_inode(&self, inode: &[u8]) -> Option<Check<What>> {
         let (mode, format, size) = (be16(inode, 2), inode[5], be64(inode, 56));
         let has_long_count = self.has_sums && be64(inode, 120) & LONG_COUNT != 0;

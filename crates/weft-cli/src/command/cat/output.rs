@@ -60,7 +60,7 @@ impl Copy {
         let map_file = ResultFile::at(&asked)?;
         let image = SparseImage::open("--output", file, size, members, anew)?;
         let mut file = MappedImage::new(image, map_file, title);
-        // From now on the same command goes on, also after a kill.
+        // From here on, the same command resumes the copy, also after a kill.
         file.save_at_last(&map)?;
         Ok(Self { file, map, map_path, range })
     }
@@ -91,7 +91,7 @@ impl Copy {
             .collect();
         let bar = progress("cat", self.range.end - self.range.start);
         bar.set_position(self.map.bytes(Status::Finished));
-        // The rate is that of this run.
+        // The rate counts only bytes that this run reads.
         bar.reset_eta();
         let shared = Arc::new(Mutex::new(self));
         let interrupted = Arc::clone(&shared);

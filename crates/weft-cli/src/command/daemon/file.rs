@@ -2,8 +2,8 @@
 //!
 //! Each table `[volume.NAME]` is one volume. Its keys are the long options of `weft serve`, which
 //! checks their values, so that the file has no language of its own; `members` are the arguments.
-//! Tables of `FILE.d` beside the file (`weft.d/*.toml`) count as if they stood in it. In the place
-//! of such a file an `mdadm.conf` can be given: each of its `ARRAY` lines is a volume.
+//! Tables of `FILE.d` beside the file (`weft.d/*.toml`) count as if they stood in it. Instead of a
+//! `weft.toml`, an `mdadm.conf` can be given: each of its `ARRAY` lines is a volume.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -56,7 +56,7 @@ impl Entry {
 /// takes the options.
 ///
 /// # Errors
-/// A file cannot be read, or says something that makes no sense; the message names file and key.
+/// A file cannot be read, or its content is invalid; the message names file and key.
 pub(super) fn read(path: &Path, serve: &clap::Command) -> Result<Vec<Entry>, Failure> {
     let files = match path.extension().is_some_and(|extension| extension == "conf") {
         true => vec![(path.to_owned(), arrays(path)?)],
@@ -88,15 +88,16 @@ pub(super) fn read(path: &Path, serve: &clap::Command) -> Result<Vec<Entry>, Fai
     Ok(entries)
 }
 
-/// Refuses a member or listener that two volumes have.
+/// Refuses a member or a listener that two volumes have in common.
 fn shared(entries: &[Entry]) -> Result<(), String> {
     let mut seen: BTreeMap<&str, &str> = BTreeMap::new();
     for entry in entries {
         let listeners = entry.options.iter().filter_map(|word| word.strip_prefix("--listen="));
-        // One device is made for each of these.
+        // `ublk:` without a number makes a new device for each volume, so volumes may have it in
+        // common.
         let listeners = listeners.filter(|at| *at != "ublk:");
         let members = entry.members.iter().map(String::as_str);
-        // Volumes that select arrays may look for them in the same place.
+        // Volumes that select arrays may search the same devices for them.
         let members = members.filter(|member| entry.selection.is_none() && !is_pattern(member));
         for what in listeners.chain(members) {
             if let Some(other) = seen.insert(what, &entry.name) {
@@ -147,7 +148,7 @@ fn beside(path: &Path) -> Result<Vec<PathBuf>, Failure> {
     };
     let paths = entries.map(|entry| Ok(entry?.path())).collect::<std::io::Result<Vec<PathBuf>>>();
     let mut paths = paths.map_err(failed)?;
-    // Editors have hidden files there.
+    // Hidden files are left out: editors make them there.
     let is_hidden = |path: &Path| path.file_name().is_some_and(|it| it.as_bytes()[0] == b'.');
     paths.retain(|path| path.extension().is_some_and(|it| it == "toml") && !is_hidden(path));
     paths.sort();
@@ -244,10 +245,10 @@ fn entry(name: &str, value: &Value, serve: &clap::Command) -> Result<Entry, Stri
     Ok(entry)
 }
 
-/// The option of `serve` that a key means.
+/// Option of `serve` with the name `key`.
 ///
 /// # Errors
-/// There is none; the message has the nearest key.
+/// `serve` has no such option; the message has the nearest name.
 fn option<'a>(key: &str, serve: &'a clap::Command) -> Result<&'a Arg, String> {
     let all = || serve.get_arguments().filter_map(|arg| Some((arg.get_long()?, arg)));
     if let Some((_, arg)) = all().find(|(name, _)| *name == key) {
@@ -277,7 +278,7 @@ fn words(key: &str, value: &Value, arg: &Arg) -> Result<Vec<String>, String> {
     })
 }
 
-/// Texts of a list, or the one of a value that is no list.
+/// Texts of a list; for a value that is not a list, its one text.
 fn texts(value: &Value) -> Result<Vec<String>, String> {
     match value {
         Value::Array(values) => values.iter().map(text).collect(),
@@ -291,7 +292,7 @@ fn pairs(value: &Value) -> Result<impl Iterator<Item = (String, String)>, String
         return Err(format!("found {}, expected a table of names and values", kind(value)));
     };
     let pair = |(name, value): (&String, &Value)| match value {
-        // Knobs are 0 and 1.
+        // true and false are the values 1 and 0 of a knob.
         Value::Boolean(truth) => Ok((name.clone(), u8::from(*truth).to_string())),
         value => match text(value) {
             Ok(text) => Ok((name.clone(), text)),
@@ -338,7 +339,7 @@ fn kind(value: &Value) -> &'static str {
     }
 }
 
-/// First line of an error of clap, with its tip, without the word in front.
+/// First line of an error of clap, with its tip, without the leading `error:`.
 fn first_line(error: &clap::Error) -> String {
     let text = error.render().to_string();
     let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty());

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use weft_terminal::terminal::printable;
 
-/// Way to the log.
+/// Sender of lines to the thread that writes the log.
 #[derive(Clone)]
 pub(super) struct Log {
     lines: SyncSender<Line>,
@@ -21,7 +21,7 @@ pub(super) struct Log {
 enum Line {
     Out(String),
     Err(String),
-    /// All lines before it are written.
+    /// Request to report that all lines before this one are written.
     End(std::sync::mpsc::Sender<()>),
 }
 

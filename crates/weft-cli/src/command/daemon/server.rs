@@ -50,8 +50,8 @@ pub(super) enum News {
     Tuned(String, Result<(), String>),
     /// The server has ended in good order: it was told to.
     Stopped,
-    /// The server has failed or was refused, or did not start; the reason is in its log. Here it is
-    /// said how the process ended.
+    /// The server has failed or was refused, or did not start; the reason is in its log. The text
+    /// tells how the process ended.
     Failed(String),
 }
 
@@ -62,8 +62,9 @@ pub(super) struct Start {
     /// Number of the start, which tells its news from those of a former server of the volume.
     pub(super) number: u64,
     pub(super) messages: Sender<Message>,
-    /// Whether the start is called off. The lock is held while a process is made: once the daemon
-    /// has set it, either [`News::Started`] is on its way or no process comes.
+    /// Whether the start is called off. The thread holds the lock while it makes the process. Once
+    /// the daemon has set the flag, either [`News::Started`] is on its way, or no process will be
+    /// made.
     pub(super) is_off: Arc<Mutex<bool>>,
 }
 
@@ -99,7 +100,8 @@ impl Start {
             || format!("process {pid} serves a volume of this name, and is no server of this file");
         let process = pidfd_open(process.ok_or_else(other)?, PidfdFlags::empty());
         let process = process.map_err(|error| format!("process {pid}: {error}"))?;
-        // A process that answers after this is the one that the descriptor names.
+        // If the process answers after this, it lived when the descriptor was opened, so the
+        // descriptor names it and not a later process with its number.
         target.set_timeout(ANSWER_MAX);
         let status = target.status().map_err(|error| error.message().to_owned())?;
         let words = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
@@ -156,7 +158,7 @@ impl Start {
 
     fn spawn(&self, members: &[PathBuf]) -> Result<Child, String> {
         let mut command = Command::new(&self.program);
-        // These are for the daemon.
+        // These variables are meant for the daemon, not for its servers.
         FOR_DAEMON.iter().for_each(|name| _ = command.env_remove(name));
         command
             .args(self.entry.command(&[], members))

@@ -1,13 +1,13 @@
 //! The service: which servers run, when one is started again, and what a new file changes.
 //!
-//! A server that fails is started again, after a second at first, then after twice as long each
-//! time, up to a minute, or when a block device comes or goes: a member may come later, and a crash
-//! must not keep clients waiting. A server that ended in good order (`weft stop`) stays stopped
-//! until the file is read again.
+//! A server that fails is started again, because a missing member may come later, and because a
+//! crash must not keep clients waiting. The delay is a second at first, then twice as long each
+//! time, up to a minute; when a block device comes or goes, the server is started sooner. A server
+//! that ended in good order (`weft stop`) stays stopped until the file is read again.
 //!
-//! Servers are told to end through their control sockets, as by `weft stop`: a second request does
-//! not mean more than the first one, where a second signal gives up what cannot be written. Only
-//! further signals to the daemon itself mean that.
+//! Servers are told to end through their control sockets, as by `weft stop`. A repeated request
+//! means no more than the first one, whereas a second signal makes a server give up data that it
+//! cannot write. Only further signals to the daemon itself have that meaning.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -41,9 +41,10 @@ pub(super) struct Service {
     log: Log,
     /// Number of the last start of a server.
     starts: u64,
-    /// Block devices of this machine at the last look for a member that has come.
+    /// Block devices of this machine when they were last listed, to find out whether a missing
+    /// member has come; `None` while no server has failed.
     devices: Option<Vec<PathBuf>>,
-    /// Requests to end so far, each with its time at least [`REQUESTS_APART`] after the one before.
+    /// Times of the requests to end so far, each at least [`REQUESTS_APART`] after the one before.
     requests: Vec<Instant>,
     /// Volumes with a server that did not end in good order when the service ended.
     unclean: Vec<String>,
@@ -55,18 +56,20 @@ pub(super) struct Service {
 /// A volume and its server.
 struct Volume {
     entry: Entry,
-    /// Entry that the server was started with; its knobs are those that the server has.
+    /// Entry with which the server was started, except that its knobs are the present ones of the
+    /// server.
     started: Entry,
     state: State,
-    /// Number of the start that the state is of.
+    /// Number of the start to which `state` belongs.
     number: u64,
     /// Way to call off a start that has no process yet.
     is_off: Arc<Mutex<bool>>,
     /// Time from a failed start to the next one, and from a crash to the next start.
     start_delay: Duration,
     crash_delay: Duration,
-    /// Lines of a server that is not ready yet: they are printed if it gets ready, or is not for a
-    /// while, or if they differ from those of the start before.
+    /// Lines of a server that is not ready yet. They are printed when the server gets ready, when
+    /// it is not ready after [`SILENT_MAX`], or when it fails and they differ from the lines of the
+    /// failed start before.
     lines: Vec<String>,
     printed: Vec<String>,
     /// Whether the server was asked to end, and has not answered.
@@ -240,8 +243,8 @@ impl Service {
         }
     }
 
-    /// Looks at volumes that are not served: starts those that are due, sooner if there are other
-    /// block devices now, and prints what a start that takes long has said.
+    /// Looks at volumes that are not served. Starts those that are due, and sooner those that
+    /// failed if the block devices have changed. Prints the lines of starts that take long.
     fn look(&mut self) {
         let now = Instant::now();
         for volume in self.volumes.values_mut() {
@@ -281,7 +284,7 @@ impl Service {
     fn hear(&mut self, name: &str, number: u64, news: News) {
         let Some(volume) = self.volumes.get_mut(name) else { return };
         if volume.number != number {
-            // It is of a former server.
+            // The news are of a former server of the volume: only its lines are of interest.
             if let News::Line(line) = news {
                 self.log.of(name, &line);
             }
@@ -396,7 +399,7 @@ impl Service {
         }
     }
 
-    /// Reads the file again. One that makes no sense changes nothing.
+    /// Reads the file again. If the file is invalid, nothing changes.
     fn reload(&mut self) {
         match file::read(&self.file, &self.serve) {
             Ok(entries) => {
@@ -409,8 +412,9 @@ impl Service {
         }
     }
 
-    /// Makes the volumes those of the file: new and stopped ones are started, others are told of
-    /// changes, and those that are gone are stopped.
+    /// Makes the service serve the volumes of the file: starts volumes that are new or stopped,
+    /// gives running servers their changed knobs, and stops servers of volumes that the file no
+    /// longer has.
     fn take(&mut self, entries: Vec<Entry>) {
         let is_left = |name: &String| entries.iter().all(|entry| entry.name != *name);
         for volume in self.volumes.values_mut().filter(|it| is_left(&it.entry.name)) {
@@ -526,7 +530,7 @@ fn adopted(volume: &mut Volume, words: &[OsString], log: &Log) {
     if options(words) != options(&volume.entry.command(&[], &[])) {
         log.of(&volume.entry.name, NEW_SETTINGS);
     }
-    // Knobs may have been set since: those of the file are set again.
+    // Knobs may have been set since the server started, so all knobs of the file are set again.
     volume.started.knobs.clear();
 }
 

@@ -128,11 +128,11 @@ struct Watch<'a> {
     config: Config,
     /// States at the last look, by the name of the volume.
     seen: BTreeMap<String, Option<Seen>>,
-    /// Spares that are not offered again to a volume with a missing member, because it has refused
-    /// them: label of the spare, and name of the volume.
+    /// Spares that are not offered again to a volume with a missing member, because that volume has
+    /// refused them: label of the spare, and name of the volume.
     stuck: BTreeSet<(String, String)>,
-    /// Spares that belong to no volume, because one refused them and the former one did not take
-    /// them back: name of the former volume, by label of the spare.
+    /// Spares that belong to no volume, because the new volume refused them and the former one did
+    /// not take them back: name of the former volume, by label of the spare.
     homeless: BTreeMap<String, String>,
 }
 

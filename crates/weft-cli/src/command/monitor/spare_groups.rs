@@ -43,8 +43,8 @@ fn spares(volume: &VolumeStatus) -> impl Iterator<Item = &MemberStatus> {
     volume.members.iter().filter(|member| member.state == "spare")
 }
 
-/// Whether members may be added to a volume and removed from it for good. Overlays are left alone:
-/// they must not change the array.
+/// Whether members may be added to a volume and removed from it for good. Volumes with overlays are
+/// excluded: with an overlay, the array must not change.
 fn changes_members(volume: &VolumeStatus) -> bool {
     let sealed = matches!(volume.array_state.as_str(), "broken" | "readonly");
     !sealed && volume.array.is_some() && volume.members.iter().all(|member| !member.overlay)

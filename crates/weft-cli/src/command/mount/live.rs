@@ -34,7 +34,7 @@ impl Sink for Live {
             let cookie = client.write(offset, data)?;
             return client.finish(cookie).map(drop);
         }
-        // A part of a sector is written by a read of the whole sectors, and a write of these.
+        // A write of a part of a sector reads the whole sectors and writes them back.
         let len = u32::try_from(last - first).map_err(|_| "a write is too long".to_owned())?;
         let cookie = client.read(first, len)?;
         let mut around = client.finish(cookie)?;

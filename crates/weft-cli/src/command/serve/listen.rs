@@ -63,7 +63,7 @@ pub(super) fn plain_text(arguments: &Serve) -> Protection {
     if arguments.insecure_tcp { Protection::Insecure } else { Protection::Local }
 }
 
-/// Ways for clients that the options of the command line give.
+/// Listeners and export name that the options of the command line give.
 ///
 /// # Errors
 /// Two values name the export differently, an address cannot be found, or other machines could

@@ -153,7 +153,7 @@ pub(super) fn heeded(settings: &[String]) -> bool {
     scheduler == Some(SchedulerKind::Bfq.name())
 }
 
-/// Refuses two shares for the same clients, of which one would have no effect.
+/// Refuses two shares for the same clients: one of them would have no effect.
 ///
 /// # Errors
 /// Two shares have the same clients.
