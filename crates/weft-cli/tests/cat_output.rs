@@ -1,4 +1,4 @@
-//! `weft cat --output`: sparse images of arrays that are gone on with.
+//! `weft cat --output`: sparse images of arrays, which later runs complete.
 
 mod common;
 
@@ -68,7 +68,7 @@ fn a_signal_saves_the_map_and_the_same_command_goes_on() {
         let before = blocks(path);
         let child = command(path, &words).stderr(Stdio::piped()).spawn().unwrap();
         let begun = Instant::now();
-        // The copy has begun, or has gone on, when the image takes more space than before.
+        // The copy has begun or was resumed when the image takes more space than before.
         while blocks(path) <= before && begun.elapsed() < Duration::from_secs(60) {
             std::thread::sleep(Duration::from_millis(5));
         }
@@ -86,7 +86,7 @@ fn a_signal_saves_the_map_and_the_same_command_goes_on() {
     let found = std::fs::read(path.join("image")).unwrap();
     let read = usize::try_from(*read).unwrap();
     assert!(found[..read] == content[..read]);
-    // Other options are not gone on with, and nothing changes.
+    // A copy is not resumed with other options, and nothing changes.
     let before = contents(path);
     for (more, says) in [
         (&["--offset", "64K"][..], "from byte 65536 on"),

@@ -74,7 +74,8 @@ fn runs_of_one_seed_or_of_the_same_bytes_in_a_set_are_one_run() {
     ] {
         assert!(text.contains(told), "{text}");
     }
-    // Other results under one seed are told; another seed is another run.
+    // Runs with the same seed and different results are reported; a run with another seed counts as
+    // a further run.
     fio_file(&at("a/run1.json"), 150.0, 0, Some(1));
     let text = exits(path, 0, &["compare", "a", "b"]).out;
     let told = "a/run1.json: other results than a/run0.json with the same seed";
@@ -143,7 +144,7 @@ fn runs_with_a_value_of_0_have_an_interval_and_a_word() {
     let errors = |before: [u64; 3], after: [u64; 3]| {
         for (set, values) in [("a", before), ("b", after)] {
             for (run, errors) in values.into_iter().enumerate() {
-                // Another throughput makes another run of it.
+                // Each run has a throughput of its own, so that no run counts as a copy of another.
                 let path = path.join(format!("{set}/run{run}/e.json"));
                 fio_file(&path, 100.0 + run as f64, errors, None);
             }
@@ -182,7 +183,7 @@ fn runs_with_a_value_of_0_have_an_interval_and_a_word() {
     let text = exits(path, 0, &WORDS).out;
     assert!(text.contains("b: 2 up, 0 down; from +∞ (e/log) to +∞ (f/log)\n"), "{text}");
     std::fs::remove_file(path.join("b/run0/f.json")).unwrap();
-    // Without a 0, there is no such word.
+    // Without a run with 0, the table has no remark on such runs.
     let (_, text) = errors([1, 2, 3], [4, 5, 6]);
     assert!(!text.contains("of runs with 0"), "{text}");
 }
@@ -226,7 +227,8 @@ fn a_sentence_says_which_change_the_runs_would_show() {
         let change = &sheet["rows"][row]["changes"][1];
         let (seen, high) = (change["would_see_pct"].as_f64().unwrap(), interval(change)[1]);
         let gain = change["gain_pct"].as_f64().unwrap();
-        // The upper end is the change, and on top of it what the runs would show.
+        // The upper end of the interval is the change plus the smallest change that the runs would
+        // detect.
         assert!(((1.0 + gain / 100.0) * (1.0 + seen / 100.0) - 1.0 - high / 100.0).abs() < 1e-9);
         assert_eq!(change["significant"], gain > seen, "{change}");
         seen
@@ -264,7 +266,7 @@ fn fail_above_ends_with_5_for_a_case_that_is_surely_worse_by_more() {
     assert!(text.contains("--fail-above 25: no case is worse by more than that"), "{text}");
     // The interval reaches from below -17 % to above it.
     of(0, &["--fail-above", "19.9"]);
-    // The other way it is a gain, and what is not shown is not judged.
+    // With `--better lower` the change is a gain, and cases that `--only` hides are not judged.
     of(0, &["--fail-above", "10", "--better", "lower"]);
     of(0, &["--fail-above", "10", "--only", "noise"]);
     let sheet: Value = serde_json::from_str(&of(5, &["--fail-above", "10", "--json"]).out).unwrap();

@@ -143,7 +143,7 @@ fn nothing_is_overwritten_and_no_link_in_the_folder_is_followed() {
     assert_eq!(fs::read(out.join("letter.txt")).unwrap(), b"mine");
     assert_eq!(fs::read(out.join("same.txt")).unwrap(), b"dear all\n");
     assert_eq!(names(&away), [""; 0]);
-    // The twin: without them in the way all of it comes out.
+    // Control: into another folder, without these files in the way, everything is copied.
     exits(dir, 0, &["cp", "a.img", ":nas/letter.txt", ":nas/photos/2026", "other"]);
 }
 

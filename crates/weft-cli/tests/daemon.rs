@@ -304,14 +304,14 @@ fn no_reload_gives_up_data() {
     assert_eq!(std::fs::read(daemon.path().join("disk")).unwrap()[4 << 20..][..4096], [5; 4096]);
 }
 
-/// A service that is told to end while servers start leaves none.
+/// A service that is told to end while its servers start leaves no server behind.
 #[test]
 fn an_end_during_the_start_leaves_no_server() {
     let mut dir = with(&format!("{ONE}{TWO}"));
     for wait in [0, 2, 4, 6, 8, 12, 20, 40] {
         let mut daemon = Daemon::start(dir);
         std::thread::sleep(Duration::from_millis(wait));
-        // Before it watches signals, the first one kills it.
+        // A signal that comes before the service watches signals kills the service.
         daemon.end();
         std::thread::sleep(Duration::from_millis(100));
         let path = daemon.path().to_owned();
@@ -356,7 +356,8 @@ fn servers_of_a_killed_daemon_belong_to_the_next() {
     daemon.signal(Signal::KILL);
     daemon.child.wait().unwrap();
     assert_eq!((daemon.server("one"), daemon.server("two")), (Some(one), Some(two)));
-    // The folder goes on to the next daemon, which sets what has changed meanwhile.
+    // The next daemon has the same folder, and sets the knobs that have changed in the file
+    // meanwhile.
     let text = format!("{ONE}set.stripe_cache_size = 400\nread-only = true\n{TWO}");
     std::fs::write(daemon.path().join("weft.toml"), text).unwrap();
     let dir = std::mem::replace(&mut daemon.dir, tempdir().unwrap());

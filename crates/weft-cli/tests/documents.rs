@@ -195,7 +195,8 @@ fn run(page: &str) -> (Vec<Vec<String>>, Vec<String>) {
             if !is_right {
                 wrong.push(format!("{command}: found {output:#?}, expected {printed:#?}"));
             }
-            // What is right stays as it is: UUIDs and times of the clock are others each time.
+            // An output that matches is kept as the page prints it, because UUIDs and times change
+            // in each run.
             outputs.push(if is_right { printed } else { output });
         }
     }

@@ -24,7 +24,7 @@ fn make_files(from: &Path) {
     std::fs::write(from.join("letter.txt"), "dear all\n").unwrap();
 }
 
-/// A RAID 5 with a volume group in it, of which the last member is gone.
+/// A RAID 5 with a volume group in it; its last member is gone.
 fn raid5_with_lvm() -> Option<(TempDir, Files)> {
     let dir = tempdir().unwrap();
     let members = ["d0.img", "d1.img", "d2.img", "d3.img"];
@@ -90,7 +90,7 @@ fn a_degraded_raid_5_with_lvm_and_ext4_becomes_files_by_one_command() {
     assert!(contents(dir.path()) == before, "no disk has changed");
 }
 
-/// A RAID 1 with ext4 in it, of which one half is left.
+/// A RAID 1 with ext4 in it; one of its members is gone.
 fn half_of_raid1() -> Option<(TempDir, Files)> {
     let dir = tempdir().unwrap();
     let expected = image(dir.path(), 12, "family", make_files)?;
@@ -152,7 +152,7 @@ fn make_odd_files(from: &Path) {
     let odd = ODD.map(|name| PathBuf::from(std::ffi::OsStr::from_bytes(name)));
     let many = (0..25).map(|number| PathBuf::from(format!("many/{number}")));
     for (name, number) in odd.into_iter().chain(many).zip(1..) {
-        // The first 4096 bytes are like no others.
+        // Each file has content of its own, so that its first bytes can be found on the disk.
         let mut content = bytes(number, 9000);
         content[..8].copy_from_slice(&(number as u64).to_le_bytes());
         std::fs::write(from.join(name), content).unwrap();
@@ -194,7 +194,8 @@ fn every_damaged_file_is_in_a_file_and_no_name_controls_the_terminal() {
          lists all of it"
     );
     assert!(said.err.contains(&verdict), "{said:?}");
-    // Names on the disk have their exact bytes, and the others of the content is there.
+    // Names have the same bytes as on the disk, and files have all of their content except the lost
+    // bytes.
     let found = files(&dir.path().join("out/nas"));
     assert_eq!(found.len(), 30);
     for (((name, found), (its, expected)), place) in found.iter().zip(&expected).zip(&places) {

@@ -57,7 +57,7 @@ fn a_dying_disk_is_copied_but_for_its_bad_sectors() {
     assert_eq!(part["schema"], "weft.image/1");
     assert_eq!((&part["bad_areas"], &part["left_areas"]), (&4.into(), &1.into()), "{part}");
     compared(&path.join("part.img"), &path.join("part.img.map"), &disk);
-    // The disk has a good hour: a retry reads what was bad.
+    // The disk can read its bad sectors for a while: a retry reads them.
     faulty.mend("disk");
     let again = json(path, &["image", "--retries", "1", "--json", "mnt/disk", "copy.img"]);
     assert_eq!((&again["complete"], &again["errors"]), (&true.into(), &0.into()), "{again}");

@@ -67,7 +67,7 @@ fn nothing_is_overwritten_unasked() {
     assert_eq!(before, text(path, "server-cert.pem"));
     exits(path, 0, &["keys", "k", "--server", "b", "--force"]);
     assert_eq!(shown(path)[1]["holder"], "b");
-    // What is no certificate stays, also with --force.
+    // A file that is not a certificate stays, also with --force.
     std::fs::write(path.join("k/server-cert.pem"), "mine").unwrap();
     exits(path, 3, &["keys", "k", "--server", "b", "--force"]);
     assert_eq!(text(path, "server-cert.pem"), "mine");

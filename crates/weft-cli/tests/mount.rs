@@ -376,7 +376,7 @@ fn the_file_of_a_running_volume_is_written_on_request_and_read_anew_when_it_is_o
     let file = File::options().read(true).write(true).open(&at).unwrap();
     let size = file.metadata().unwrap().size();
     let data = bytes(5, 300_000);
-    // Not whole sectors, at either end.
+    // The write begins and ends within a sector.
     file.write_all_at(&data, 10_000_001).unwrap();
     file.sync_all().unwrap();
     let mut found = vec![0; data.len() + 2];
@@ -385,10 +385,10 @@ fn the_file_of_a_running_volume_is_written_on_request_and_read_anew_when_it_is_o
     assert_eq!(file.write_at(&[1], size).unwrap_err().raw_os_error(), Some(28));
     assert!(file.set_len(size - 1).is_err() && file.set_len(size).is_ok());
     drop(file);
-    // Opening it to write it anew keeps its size, as that of a block device.
+    // An open that truncates the file keeps its size, as with a block device.
     drop(File::create(&at).unwrap());
     assert_eq!(fs::metadata(&at).unwrap().size(), size);
-    // Another client sees it, and what that one writes is there when the file is opened.
+    // Another client sees the write; a write of that client is seen when the file is opened again.
     let mut client = Client::connect(&server.uri);
     let read = Op::Read { offset: 10_000_000 / 512 * 512, len: 4096, df: false };
     let seen = client.request(read, &[]).unwrap();

@@ -1,4 +1,4 @@
-//! `--read-timeout`: disks of which reads never end, through a file system (FUSE) that lets them
+//! `--read-timeout`: disks with reads that never end, through a file system (FUSE) that lets them
 //! hang.
 
 mod common;

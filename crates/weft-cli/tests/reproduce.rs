@@ -39,7 +39,8 @@ fn rows_have_the_promised_shape_and_two_runs_of_a_seed_are_the_same() {
         assert_eq!(row["band"] == "direction", row["band"].as_array().is_none(), "{row}");
         let [low, high] = [0, 1].map(|end| row["measured"]["ci95"][end].as_f64().unwrap());
         assert!(low <= number("gain_pct") && number("gain_pct") <= high, "{row}");
-        // A rate has its range over what is assumed; both hang on what was chosen afterwards.
+        // A row with a rate depends on assumed parameters, and every row on two choices that were
+        // made afterwards (`hangs_on`).
         let assumed = (row["kind"] == "magnitude").then_some(true);
         assert_eq!(row["hangs_on"]["assumed"], serde_json::json!(assumed), "{row}");
         assert_eq!(row["hangs_on"]["chosen_afterwards"].as_array().unwrap().len(), 2, "{row}");
@@ -117,7 +118,7 @@ fn verdicts_need_ten_runs_and_a_row_with_one_has_its_reason() {
     }
     assert!(ten.contains("  verdict\n") && ten.contains("-94…-94 %         agrees\n"), "{ten}");
     assert!(ten.contains("of 1 published figures 1 agree\n") && !ten.contains(hint), "{ten}");
-    // What marks mean stands below the rows that have them: not below an exact one.
+    // The meaning of each mark stands below the rows, if a row has the mark; an exact row has none.
     let words = ["reproduce", "000", "--only", "256 above", "--quick", "--runs=2", "--rows"];
     let marked = exits(dir.path(), 0, &words).out;
     assert!(marked.contains("  u, c\n") && marked.contains("\n  u: its range"), "{marked}");

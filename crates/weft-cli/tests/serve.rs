@@ -177,8 +177,8 @@ fn bitmap_comes_and_goes(path: &Path, client: &mut Client, content: &[u8]) {
     }
 }
 
-/// A member keeps its own scheduler until one is set for all.
-/// The server knows where data lies. A member that hangs would hang a command that opens it.
+/// The command asks the server where data lies, and opens no member: an open of a member that hangs
+/// would hang the command.
 #[test]
 fn explain_of_a_running_volume_opens_no_member() {
     let dir = array();
@@ -192,6 +192,7 @@ fn explain_of_a_running_volume_opens_no_member() {
     assert_eq!(served.wait(), Some(0));
 }
 
+/// A member keeps its own scheduler until one is set for all members.
 #[test]
 fn knobs_of_a_queue_are_set_for_one_member() {
     let dir = array();
@@ -459,7 +460,7 @@ fn repair_of_three_copies_takes_the_majority() {
     exits(path, 0, &["check", "vol"]);
     let [a, b, c] = contents();
     assert!(a == b && b == c && a[..4 << 20] == whole);
-    // Three contents of a block, of which none is that of two copies.
+    // The block now has three different contents, so no content is that of a majority.
     spoil(path, "a", 5000);
     spoil(path, "b", 5001);
     let found = exits(path, 5, &["repair", "--trust", "majority", "--json", "vol"]).out;
@@ -789,7 +790,8 @@ fn members_are_failed_all_or_none() {
     assert_eq!(served.wait(), Some(0));
 }
 
-/// Each historic value at the start and at run time, and as its twin every other word of the knob.
+/// Each historic value is refused at the start and at run time; every other word of the knob is
+/// accepted.
 #[test]
 fn a_live_volume_refuses_values_that_only_reproduce_a_former_kernel() {
     let dir = array();
@@ -829,7 +831,8 @@ fn a_live_volume_refuses_values_that_only_reproduce_a_former_kernel() {
     drop(served);
 }
 
-/// With every number of members: the default is not a multiple of their stripes.
+/// Arrays with several numbers of members are tested, because the default of `stripe_cache_bytes`
+/// is not a multiple of the size of their stripes.
 #[test]
 fn a_knob_takes_the_value_that_it_shows_and_sizes_have_units() {
     for (level, count) in [("-l5", 3), ("-l5", 4), ("-l5", 6), ("-l6", 5), ("-l6", 6)] {

@@ -54,10 +54,11 @@ fn stripe_sizes_are_compared_with_equal_memory() {
             .collect();
         assert_eq!(found, expected, "{more:?}");
     }
-    // What fits only to swept values does not hinder the rule.
+    // The rule also applies if other options are valid only with the swept values.
     let fails = ["--faults=fail=5@1ms", "--sweep", "raid-devices=6,8"];
     assert_eq!(caches(&swept(path, &fails)).len(), 2);
-    // More members have no more memory; a sweep of the size itself has what it says.
+    // With more members the memory stays the same; if the number of stripes itself is swept, the
+    // cache has that number.
     let members = ["--set", "stripe_size=4K", "--sweep", "raid-devices=4,8"];
     assert_eq!(caches(&swept(path, &members)), [cache("4", 4, 256), cache("8", 4, 128)]);
     let stripes = ["--set", "stripe_size=4K", "--sweep", "stripe_cache_size=256,512"];

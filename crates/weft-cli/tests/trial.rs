@@ -262,8 +262,8 @@ fn number_of(variable: &str) -> Option<u64> {
     std::env::var(variable).ok().and_then(|text| text.parse().ok())
 }
 
-/// Draws an array of each kind, all of which must be found; with `WEFT_TRIALS=100` so many, of
-/// which 95 must. `WEFT_TRIALS_SEED` draws others.
+/// Draws an array of each kind, and finds the geometry of all of them. With `WEFT_TRIALS=100`, 100
+/// arrays are drawn, and at least 95 must be found. `WEFT_TRIALS_SEED` draws others.
 #[test]
 fn the_geometry_of_drawn_arrays_is_found_first_in_95_of_100() {
     let count = number_of("WEFT_TRIALS").unwrap_or(4);

@@ -57,7 +57,7 @@ pub(crate) fn image(dir: &Path, mib: u64, label: &str, make: fn(&Path)) -> Optio
     Some(files(&from))
 }
 
-/// Makes the image the content of a RAID 1, of which one half is left: `a.img`.
+/// Makes the image the content of a RAID 1 with one of its two members left: `a.img`.
 pub(crate) fn into_raid1(dir: &Path) {
     let half = std::fs::read(dir.join("image")).unwrap();
     for name in ["a.img", "b.img"] {
