@@ -13,8 +13,8 @@ use weft_engine::assemble::Candidate;
 /// Time limits for reading metadata.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Patience {
-    /// Time after which a member that does not respond is named on standard error, and between
-    /// repetitions of that.
+    /// Time after which a member that does not respond is named on standard error, and time between
+    /// two such notices.
     pub(crate) notice: Duration,
     /// Longest wait for a member; `None` waits forever.
     pub(crate) bound: Option<Duration>,

@@ -96,7 +96,7 @@ impl Target {
         let _ = self.client.set_timeout(Some(timeout));
     }
 
-    /// Process of the server and its user: (pid, uid).
+    /// Process id and user id of the server: (pid, uid).
     pub(crate) fn peer(&self) -> std::io::Result<(u32, u32)> {
         self.client.peer()
     }

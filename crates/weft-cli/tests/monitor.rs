@@ -1,5 +1,4 @@
-//! `weft monitor`: events of a volume that loses a member and gets another, by each way in which
-//! they are told.
+//! `weft monitor`: events of a volume that loses a member and gets another, in each form of report.
 
 mod common;
 
@@ -96,7 +95,7 @@ fn one_look_tells_what_is_degraded_or_absent() {
     let absent = exits(path, 1, &["monitor", "-1", "absent"]);
     assert_eq!(absent.out, "DeviceDisappeared on absent\n");
     assert!(absent.err.contains("absent: no running volume"), "{}", absent.err);
-    // A program that does not run is told of, and the watch goes on.
+    // A program that cannot be run is reported, and the watch continues.
     let lost = exits(path, 4, &["monitor", "-1", "--program", "./nothing"]);
     assert!(lost.err.contains("nothing: No such file"), "{}", lost.err);
     for address in ["", "a\nBcc: b"] {

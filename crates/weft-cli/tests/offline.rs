@@ -210,7 +210,7 @@ fn what_makes_no_sense_is_usage() {
         assert!(!text.contains("panicked"), "{arguments:?}: {text}");
     }
     assert_eq!(contents(dir.path()), before);
-    // A slip is told a similar command, but none that ends a volume.
+    // For a mistyped command a similar one is suggested, but none that ends a volume.
     for (slip, suggested) in [("statsu", true), ("top", false), ("sto", false), ("remve", false)] {
         let text = exits(dir.path(), 2, &[slip]).err;
         assert_eq!(text.contains("similar"), suggested, "{slip}: {text}");

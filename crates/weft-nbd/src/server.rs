@@ -223,8 +223,8 @@ impl ServerConnection {
         reply_header(self.to(request), Reply::to(request, result))
     }
 
-    /// Answers a request for block status with the given extents, of which the first begins at the
-    /// first byte of the request; at least one.
+    /// Answers a request for block status with the given extents: at least one. The first extent
+    /// begins at the first byte of the request.
     ///
     /// Shape    lengths are multiples of the minimum block; extents beyond [`EXTENTS_MAX`], beyond
     ///          the request, or beyond the first when only one was asked for, are left out

@@ -4,8 +4,7 @@
 //! wire is big-endian.
 //!
 //! Source: NetworkBlockDevice/nbd `doc/proto.md` (2025-05-31, public domain), "Protocol phases" for
-//! the layouts and "Values" for the numbers. Extended headers are those of its section of that
-//! name.
+//! the layouts, "Values" for the numbers, and "Extended headers".
 
 /// First eight bytes a server sends, ASCII `NBDMAGIC`.
 ///

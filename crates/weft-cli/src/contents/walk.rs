@@ -2,7 +2,7 @@
 //! system, with the name that it has in DIR of `rescue --to`.
 //!
 //! No link is followed: its target is a path of the machine that the disks are from. A name with
-//! `*`, `?` or `[…]` means every name that it matches, unless there is one that is written so.
+//! `*`, `?` or `[…]` means every name that it matches, unless the folder has exactly this name.
 
 use std::cell::OnceCell;
 use std::ffi::OsStr;
@@ -43,7 +43,7 @@ pub(crate) struct Meant {
 }
 
 impl Spot {
-    /// Whether other names may lie below it.
+    /// Whether the spot is a folder, below which other names may lie.
     pub(crate) fn is_folder(&self) -> bool {
         match self {
             Self::Root => true,

@@ -42,7 +42,7 @@ impl Disk {
     /// a bad sector does not fail those around it.
     ///
     /// # Errors
-    /// It cannot be opened, is only a part of a disk, or is empty.
+    /// The path cannot be opened, is only a part of a disk, or is empty.
     pub(crate) fn open(path: &Path, limit: Option<Duration>) -> Result<Self, Failure> {
         let label = label(path);
         let mut spec = MemberSpec::path(path);

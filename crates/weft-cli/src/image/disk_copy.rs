@@ -86,7 +86,7 @@ pub(crate) struct DiskCopy {
 }
 
 impl DiskCopy {
-    /// Begins a copy, or goes on with one, by its map.
+    /// Begins a copy, or resumes the copy that the map describes.
     pub(crate) fn new(map: Mapfile, settings: Settings) -> Self {
         assert!(settings.domain.end <= map.size() && settings.domain.start <= settings.domain.end);
         assert!(settings.sector > 0 && settings.block.is_multiple_of(settings.sector));

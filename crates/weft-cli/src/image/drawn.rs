@@ -115,7 +115,8 @@ fn settings(rng: &mut Rng, size: u64) -> Settings {
     }
 }
 
-/// Copies a disk. `stops` says after how many reads the copy ends and goes on with its map.
+/// Copies a disk. `stops` returns the number of reads until the copy is ended and resumed with its
+/// map.
 fn copy(
     disk: &mut Disk,
     settings: &Settings,

@@ -1,4 +1,4 @@
-//! Plan of a copy: the map and image of a disk or array, and whether the copy begins or goes on.
+//! Plan of a copy: the map and image of a disk or array, and whether the copy begins or is resumed.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -22,7 +22,7 @@ pub(crate) struct Origin<'a> {
     size: u64,
     /// Kind of the file of a new map.
     kind: Kind,
-    /// First bytes of maps with which a copy may go on.
+    /// First bytes of the maps that a copy may be resumed with.
     titles: &'static [&'static str],
     /// Second line of each map, which names the part of the array that is copied; `None` for a
     /// disk.

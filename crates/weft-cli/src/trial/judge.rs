@@ -48,8 +48,8 @@ pub(super) struct Judged {
     scores: Vec<Vec<u64>>,
 }
 
-/// Part of the bytes of a check that lies in one chunk: the slot of each copy with the byte in that
-/// member's data, and the length.
+/// Part of the bytes of a check that lies in one chunk: for each copy its slot and the first byte
+/// in the member's data, and the length of the part.
 type Piece = (Vec<(usize, u64)>, usize);
 
 impl Hypothesis {

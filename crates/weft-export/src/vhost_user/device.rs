@@ -2,7 +2,7 @@
 //!
 //! The front end is the program that runs the virtual machine. Its messages are parsed by the crate
 //! `vhost`; none is handled while a request is in flight, so memory and rings change only at rest.
-//! A message that makes no sense ends the connection.
+//! An invalid message ends the connection.
 //!
 //! The memory is mapped. If a front end shortens the file of its memory, an access to the lost part
 //! is a fault that ends this process; QEMU seals the file of `memory-backend-memfd` against that.

@@ -434,7 +434,7 @@ impl<F: FnMut(Output) -> Option<Output> + Send> Core for Meddled<F> {
     }
 }
 
-/// Reason why a server of this source is not served, listening in these ways.
+/// Error of a server that refuses to start with this source and these ways for clients to reach it.
 pub fn refused(
     source: impl FnOnce(&Path) -> Source + Send + 'static,
     listen: impl FnOnce(&Path) -> Vec<Listen> + Send + 'static,

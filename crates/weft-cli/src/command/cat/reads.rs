@@ -45,7 +45,7 @@ impl<'c> Reads<'c> {
         while self.waiting.len() < READS_MAX
             && let Some(range) = self.ranges.front_mut()
         {
-            // Reads end at multiples of their size, so that a copy that goes on reads as before.
+            // Reads end at multiples of their size, so that a resumed copy sends the same reads.
             let end = range.end.min((range.start + 1).next_multiple_of(READ_BYTES));
             let piece = range.start..end;
             range.start = end;
