@@ -46,7 +46,7 @@ pub(crate) struct ArrayRows {
 }
 
 /// A member on which rows lie: its file, and the byte of the file at which the first row begins.
-type Place<'d> = (&'d OpenMember, u64);
+type MemberStart<'d> = (&'d OpenMember, u64);
 
 impl Allocation {
     pub(crate) fn of_array(assembly: &Assembly) -> Self {
@@ -172,7 +172,7 @@ impl ArrayRows {
         &self,
         driver: &'d Driver,
         state: &VolumeSnapshot,
-    ) -> Option<BTreeMap<Slot, Place<'d>>> {
+    ) -> Option<BTreeMap<Slot, MemberStart<'d>>> {
         // `self.rows` are the rows at the start of the server. A reshape, running or ended, moves
         // data to other rows.
         let is_same = state.reshape.is_none() && state.size == self.layout.array_size().bytes();
@@ -184,7 +184,7 @@ impl ArrayRows {
             .iter()
             .filter(|member| member.state == MemberState::InSync)
             .filter_map(|member| member.slot.map(|slot| (slot, member.member)));
-        let members: Option<BTreeMap<Slot, Place<'d>>> = in_sync
+        let members: Option<BTreeMap<Slot, MemberStart<'d>>> = in_sync
             .map(|(slot, index)| {
                 let start = self.starts.get(&index)?;
                 let mut open = driver.members().members();
@@ -208,7 +208,7 @@ fn bytes(rows: &Rows) -> (u64, u64) {
 
 /// Members on which `rows` lie, each with the byte at which the rows begin. Slots that `members`
 /// does not have are left out.
-fn places<'d>(rows: &Rows, members: &BTreeMap<Slot, Place<'d>>) -> Vec<Place<'d>> {
+fn places<'d>(rows: &Rows, members: &BTreeMap<Slot, MemberStart<'d>>) -> Vec<MemberStart<'d>> {
     let here = rows.places.iter().filter_map(|(slot, sector)| {
         members.get(slot).map(|(member, start)| (*member, start + sector.bytes().0))
     });
@@ -216,19 +216,20 @@ fn places<'d>(rows: &Rows, members: &BTreeMap<Slot, Place<'d>>) -> Vec<Place<'d>
 }
 
 /// Whether the rows that contain bytes `at..end` of the array are holes on all members.
-fn is_hole(rows: &Rows, places: &[Place<'_>], at: u64, end: u64) -> bool {
+fn is_hole(rows: &Rows, places: &[MemberStart<'_>], at: u64, end: u64) -> bool {
     let (first, row_bytes) = (bytes(rows).0, rows.of_array.bytes().0);
     let member_bytes = rows.of_member.bytes().0;
     let (row, row_end) = ((at - first) / row_bytes, (end - first).div_ceil(row_bytes));
     let len = Bytes((row_end - row) * member_bytes);
-    let hole =
-        |(member, start): &Place<'_>| member.hole(Bytes(start + row * member_bytes), len) == len;
+    let hole = |(member, start): &MemberStart<'_>| {
+        member.hole(Bytes(start + row * member_bytes), len) == len
+    };
     places.iter().all(hole)
 }
 
 /// Whether there is a hole at byte `at` of the array, and the end of the range for which this
 /// answer holds, at most `end`.
-fn stretch(rows: &Rows, places: &[Place<'_>], at: u64, end: u64) -> (bool, u64) {
+fn stretch(rows: &Rows, places: &[MemberStart<'_>], at: u64, end: u64) -> (bool, u64) {
     let (first, row_bytes) = (bytes(rows).0, rows.of_array.bytes().0);
     let member_bytes = rows.of_member.bytes().0;
     let row = (at - first) / row_bytes;

@@ -48,7 +48,7 @@ pub struct Output<'a> {
 
 /// Result of the check of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum OutputTarget {
     /// Nothing exists at the path.
     New,
     /// A file exists that may be overwritten.
@@ -78,13 +78,13 @@ impl Output<'_> {
     ///
     /// # Errors
     /// The path must not be overwritten, is a folder, or cannot be examined.
-    pub fn check(&self) -> Result<Place, Failure> {
+    pub fn check(&self) -> Result<OutputTarget, Failure> {
         let found = match fs::metadata(self.path) {
             Ok(found) => found,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 return match self.path.is_symlink() {
                     true => Err(self.refused("is a link to nothing; remove it, or name a file")),
-                    false => Ok(Place::New),
+                    false => Ok(OutputTarget::New),
                 };
             }
             Err(error) => return Err(self.failed(&error)),
@@ -97,7 +97,7 @@ impl Output<'_> {
             return Err(self.unwritable("it is a folder"));
         }
         if kind.is_char_device() || kind.is_fifo() {
-            return Ok(Place::Stream);
+            return Ok(OutputTarget::Stream);
         }
         if !kind.is_file() {
             let what = if kind.is_block_device() { "a block device" } else { "a socket" };
@@ -106,7 +106,7 @@ impl Output<'_> {
             );
         }
         if found.len() == 0 {
-            return Ok(Place::Old);
+            return Ok(OutputTarget::Old);
         }
         let begin = self.kind.begin.as_bytes();
         let mut first = Vec::new();
@@ -123,7 +123,7 @@ impl Output<'_> {
         if !self.force {
             return Err(self.refused("exists and stays as it is; --force overwrites it"));
         }
-        Ok(Place::Old)
+        Ok(OutputTarget::Old)
     }
 
     /// Opens the file for writing from its first byte, without changing it, and returns whether it
@@ -133,15 +133,15 @@ impl Output<'_> {
     /// See [`check`](Self::check); a device or pipe is refused too.
     pub fn open(&self) -> Result<(File, bool), Failure> {
         let place = self.check()?;
-        if place == Place::Stream {
+        if place == OutputTarget::Stream {
             return Err(self.refused(
                 "found something that is no file, expected a file or none; name another",
             ));
         }
         let mut options = File::options();
-        options.read(true).write(true).create_new(place == Place::New);
+        options.read(true).write(true).create_new(place == OutputTarget::New);
         match options.open(self.path) {
-            Ok(file) => Ok((file, place == Place::New)),
+            Ok(file) => Ok((file, place == OutputTarget::New)),
             Err(error) => Err(Failure::Failed(
                 self.told(format_args!("{error}; name a file that can be written")),
             )),
@@ -164,7 +164,7 @@ pub struct ResultFile {
     path: PathBuf,
     /// Option and path for errors, as the user wrote them.
     label: String,
-    place: Place,
+    place: OutputTarget,
     /// New content, which replaces the file when it is complete.
     beside: Option<NamedTempFile>,
 }
@@ -180,7 +180,7 @@ impl ResultFile {
         // A symbolic link stays, and its target is replaced.
         let path = fs::canonicalize(asked.path).unwrap_or_else(|_| asked.path.to_owned());
         let mut file = Self { path, label: asked.told(""), place, beside: None };
-        if place == Place::Stream {
+        if place == OutputTarget::Stream {
             return Ok(file);
         }
         let folder = file.folder();
@@ -236,11 +236,11 @@ impl ResultFile {
     /// # Errors
     /// The file cannot be written.
     pub fn save(&mut self, text: &str) -> io::Result<()> {
-        if self.place == Place::Stream { Ok(()) } else { self.put(text.as_bytes()) }
+        if self.place == OutputTarget::Stream { Ok(()) } else { self.put(text.as_bytes()) }
     }
 
     fn put(&mut self, text: &[u8]) -> io::Result<()> {
-        if self.place == Place::Stream {
+        if self.place == OutputTarget::Stream {
             return File::options().write(true).open(&self.path)?.write_all(text);
         }
         let mut beside = match self.beside.take() {
@@ -249,10 +249,10 @@ impl ResultFile {
         };
         beside.write_all(text)?;
         beside.as_file().sync_data()?;
-        if self.place == Place::New {
+        if self.place == OutputTarget::New {
             beside = match beside.persist_noclobber(&self.path) {
                 Ok(_) => {
-                    self.place = Place::Old;
+                    self.place = OutputTarget::Old;
                     return Ok(());
                 }
                 Err(error) if error.error.kind() == io::ErrorKind::AlreadyExists => {
@@ -263,7 +263,7 @@ impl ResultFile {
             };
         }
         beside.persist(&self.path).map_err(|error| error.error)?;
-        self.place = Place::Old;
+        self.place = OutputTarget::Old;
         Ok(())
     }
 }

@@ -54,7 +54,7 @@ pub(crate) fn run(arguments: &Examine) -> Outcome {
                     let found = deep(&looked)?;
                     if arguments.json {
                         if let Some(report) = reports.last_mut() {
-                            report["deep"] = found.iter().map(Place::to_json).collect();
+                            report["deep"] = found.iter().map(FoundSuperblock::to_json).collect();
                         }
                     } else {
                         print_places(&looked.label, &found)?;
@@ -76,7 +76,7 @@ pub(crate) fn run(arguments: &Examine) -> Outcome {
 }
 
 /// Superblock found by a search of the whole device.
-struct Place {
+struct FoundSuperblock {
     found: Misplaced,
     /// Whether the superblock is at the position that its version prescribes.
     usual: bool,
@@ -85,12 +85,12 @@ struct Place {
     name: Option<String>,
 }
 
-fn deep(looked: &Looked) -> Result<Vec<Place>, Failure> {
+fn deep(looked: &Looked) -> Result<Vec<FoundSuperblock>, Failure> {
     let found = looked.superblocks_anywhere()?;
-    Ok(found.into_iter().map(|found| Place::of(found, looked)).collect())
+    Ok(found.into_iter().map(|found| FoundSuperblock::of(found, looked)).collect())
 }
 
-impl Place {
+impl FoundSuperblock {
     fn of(found: Misplaced, looked: &Looked) -> Self {
         let version = found.superblock.version();
         let usual = version.position(looked.probe.size()) == Some(found.sector);
@@ -129,7 +129,7 @@ impl Place {
     }
 }
 
-fn print_places(label: &str, places: &[Place]) -> Result<(), Failure> {
+fn print_places(label: &str, places: &[FoundSuperblock]) -> Result<(), Failure> {
     let mut out = stdout();
     writeln!(out, "{label}: {} superblocks in all of it", places.len())?;
     for place in places {

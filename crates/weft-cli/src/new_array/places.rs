@@ -16,7 +16,7 @@ use crate::size;
 
 /// MEMBER argument of `create` with what it names now: nothing, a file to be created, or a file or
 /// device.
-pub(super) enum Place {
+pub(super) enum MemberTarget {
     /// An empty slot.
     Missing,
     /// A file to be created.
@@ -26,11 +26,11 @@ pub(super) enum Place {
 }
 
 /// Examines what each MEMBER argument names, in order. Changes nothing.
-pub(super) fn places(arguments: &NewArrayOptions) -> Result<Vec<Place>, Failure> {
-    let mut places: Vec<Place> = Vec::new();
+pub(super) fn places(arguments: &NewArrayOptions) -> Result<Vec<MemberTarget>, Failure> {
+    let mut places: Vec<MemberTarget> = Vec::new();
     for (argument, _) in arguments.members() {
         let place = match argument {
-            MemberArg::Missing => Place::Missing,
+            MemberArg::Missing => MemberTarget::Missing,
             MemberArg::Ram(..) => {
                 return Err(Failure::usage(format!(
                     "{argument}: memory would be gone when create ends; name a file or device"
@@ -40,12 +40,12 @@ pub(super) fn places(arguments: &NewArrayOptions) -> Result<Vec<Place>, Failure>
         };
         for other in &places {
             let same = match (other, &place) {
-                (Place::Old { looked: a, .. }, Place::Old { looked: b, .. })
+                (MemberTarget::Old { looked: a, .. }, MemberTarget::Old { looked: b, .. })
                     if a.probe.overlaps(&b.probe) =>
                 {
                     return Err(Failure::usage(look::twice(b, a)));
                 }
-                (Place::New { path: a, .. }, Place::New { path: b, .. }) => {
+                (MemberTarget::New { path: a, .. }, MemberTarget::New { path: b, .. }) => {
                     std::path::absolute(a).ok() == std::path::absolute(b).ok()
                 }
                 _ => false,
@@ -61,7 +61,7 @@ pub(super) fn places(arguments: &NewArrayOptions) -> Result<Vec<Place>, Failure>
     Ok(places)
 }
 
-fn place(path: &Path, member_size: Option<Bytes>) -> Result<Place, Failure> {
+fn place(path: &Path, member_size: Option<Bytes>) -> Result<MemberTarget, Failure> {
     let label = terminal::label(path);
     // An empty file counts as absent: enlarging it loses nothing.
     let is_part = MemberSpec::path(path).is_part();
@@ -86,7 +86,7 @@ fn place(path: &Path, member_size: Option<Bytes>) -> Result<Place, Failure> {
                 size::human(asked)
             ));
         }
-        return Ok(Place::Old { path: path.to_owned(), looked });
+        return Ok(MemberTarget::Old { path: path.to_owned(), looked });
     }
     let Some(bytes) = member_size else {
         return Err(Failure::failed(format!(
@@ -94,13 +94,13 @@ fn place(path: &Path, member_size: Option<Bytes>) -> Result<Place, Failure> {
         )));
     };
     let size = whole_sectors("--member-size", bytes)?;
-    Ok(Place::New { path: path.to_owned(), label, size })
+    Ok(MemberTarget::New { path: path.to_owned(), label, size })
 }
 
-pub(super) fn refuse_foreign(places: &[Place]) -> Result<(), Failure> {
+pub(super) fn refuse_foreign(places: &[MemberTarget]) -> Result<(), Failure> {
     let mut found = Vec::new();
     for place in places {
-        if let Place::Old { looked, .. } = place
+        if let MemberTarget::Old { looked, .. } = place
             && let Some(foreign) = looked.foreign()?
         {
             found.push(format!(
@@ -119,25 +119,27 @@ pub(super) fn refuse_foreign(places: &[Place]) -> Result<(), Failure> {
 }
 
 /// Whether every named member is a block device known to be an SSD.
-pub(super) fn only_ssds(places: &[Place]) -> bool {
+pub(super) fn only_ssds(places: &[MemberTarget]) -> bool {
     places.iter().all(|place| match place {
-        Place::Missing => true,
-        Place::New { .. } => false,
-        Place::Old { looked, .. } => looked.probe.is_ssd(),
+        MemberTarget::Missing => true,
+        MemberTarget::New { .. } => false,
+        MemberTarget::Old { looked, .. } => looked.probe.is_ssd(),
     })
 }
 
 /// Members for the slots (`None` for an empty slot) and the spares, as `NewArray` needs them.
 pub(super) fn members_of(
-    places: &[Place],
+    places: &[MemberTarget],
     slots: usize,
 ) -> Result<(Vec<Option<NewMember>>, Vec<NewMember>), Failure> {
     let mut members = Vec::with_capacity(places.len());
     for place in places {
         members.push(match place {
-            Place::Missing => None,
-            Place::New { size, .. } => Some(NewMember { size: *size, device_uuid: random_uuid()? }),
-            Place::Old { looked, .. } => {
+            MemberTarget::Missing => None,
+            MemberTarget::New { size, .. } => {
+                Some(NewMember { size: *size, device_uuid: random_uuid()? })
+            }
+            MemberTarget::Old { looked, .. } => {
                 Some(NewMember { size: looked.probe.size(), device_uuid: random_uuid()? })
             }
         });
@@ -152,7 +154,7 @@ pub(super) fn members_of(
     Ok((members, spares))
 }
 
-impl Place {
+impl MemberTarget {
     pub(super) fn label(&self) -> Option<&str> {
         match self {
             Self::Missing => None,

@@ -14,7 +14,7 @@ use weft_units::{Bytes, Sectors, Slot};
 
 use super::NewArrayOptions;
 use super::options::described;
-use super::places::{Place, members_of, only_ssds, places, refuse_foreign};
+use super::places::{MemberTarget, members_of, only_ssds, places, refuse_foreign};
 use super::write::write_all;
 use crate::member::MemberArg;
 use crate::size;
@@ -180,10 +180,10 @@ fn filled(array: &NewArray) -> SlotSet {
     slots.filter(|(_, member)| member.is_some()).map(|(slot, _)| slot).collect()
 }
 
-fn plan(array: &NewArray, places: &[Place]) -> Result<Vec<Super1>, Failure> {
+fn plan(array: &NewArray, places: &[MemberTarget]) -> Result<Vec<Super1>, Failure> {
     array.plan().map_err(|error| match error {
         weft_ondisk::CreateError::TooSmall { member, found, expected } => {
-            let present = places.iter().filter_map(Place::label).nth(member);
+            let present = places.iter().filter_map(MemberTarget::label).nth(member);
             Failure::failed(format!(
                 "{}: size: found {}, expected at least {} for data and metadata; use larger \
                  members, or a smaller --chunk or --size",
@@ -197,27 +197,29 @@ fn plan(array: &NewArray, places: &[Place]) -> Result<Vec<Super1>, Failure> {
 }
 
 /// Whether the data of every slot is a hole, which reads as zeros.
-fn all_holes(places: &[Place], slots: usize, supers: &[Super1]) -> bool {
-    let slotted = places.iter().take(slots).filter(|place| !matches!(place, Place::Missing));
+fn all_holes(places: &[MemberTarget], slots: usize, supers: &[Super1]) -> bool {
+    let slotted = places.iter().take(slots).filter(|place| !matches!(place, MemberTarget::Missing));
     slotted.zip(supers).all(|(place, superblock)| match place {
-        Place::Missing | Place::New { .. } => true,
-        Place::Old { looked, .. } => looked.probe.is_hole(superblock.data_offset, superblock.size),
+        MemberTarget::Missing | MemberTarget::New { .. } => true,
+        MemberTarget::Old { looked, .. } => {
+            looked.probe.is_hole(superblock.data_offset, superblock.size)
+        }
     })
 }
 
-fn writes(places: Vec<Place>, supers: &[Super1]) -> Result<Vec<MemberWrite>, Failure> {
-    let present = places.into_iter().filter(|place| !matches!(place, Place::Missing));
+fn writes(places: Vec<MemberTarget>, supers: &[Super1]) -> Result<Vec<MemberWrite>, Failure> {
+    let present = places.into_iter().filter(|place| !matches!(place, MemberTarget::Missing));
     let mut writes = Vec::with_capacity(supers.len());
     for (place, superblock) in present.zip(supers) {
         let superblock = superblock.clone();
         writes.push(match place {
-            Place::Missing => continue,
-            Place::New { path, label, size } => {
+            MemberTarget::Missing => continue,
+            MemberTarget::New { path, label, size } => {
                 let (erase, kept) = (Vec::new(), Vec::new());
                 let make = Some(size.bytes());
                 MemberWrite { path, label, make, superblock, bitmap: None, erase, kept }
             }
-            Place::Old { path, looked } => {
+            MemberTarget::Old { path, looked } => {
                 let own = superblock.super_offset;
                 let mut erase = looked.superblock_places()?;
                 let mut kept = Vec::new();
