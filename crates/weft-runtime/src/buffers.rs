@@ -19,10 +19,10 @@
 //! 2. *Nothing else changes the memory.* A shared lease makes `bytes_mut`, `split` and exclusive
 //!    leases of the same sectors panic; an exclusive one makes `bytes` and shared leases panic as
 //!    well.
-//! 3. *No reference outlives a change of the leases.* A reference borrows the slab. The borrow
-//!    checker prevents that a lease which contradicts it is taken before it ends: an exclusive
-//!    lease needs `&mut Slab`, and for a shared lease the contradicting reference, from
-//!    `bytes_mut`, holds `&mut Slab`.
+//! 3. *No reference outlives a change of the leases.* A reference borrows the slab, so the borrow
+//!    checker rejects a contradicting lease while the reference lives: an exclusive lease needs
+//!    `&mut Slab`, and a shared lease is contradicted only by a reference from `bytes_mut`, which
+//!    holds `&mut Slab`.
 //!
 //! These panics are assertions about the engine (a frame does not change while it is leased). No
 //! client and no member can trigger them.
@@ -57,7 +57,8 @@ pub(crate) struct Memory {
     bytes: usize,
     /// Byte range of the frames that no device reads or writes; see [`Slab::with_private`].
     private: Range<usize>,
-    /// One word per frame, one byte of it per sector: 0 free, `EXCLUSIVE`, or the number of shared
+    /// Lease state of every sector: one word per frame, with one byte per sector. The byte is 0 for
+    /// a free sector, 0x80 (`EXCLUSIVE`) under an exclusive lease, else the number of shared
     /// leases.
     states: Box<[AtomicU64]>,
 }
@@ -232,8 +233,8 @@ impl Slab {
 }
 
 impl Frames for Slab {
-    /// Borrows some segments shared and others exclusively, see [`Frames::split`]. A lease that
-    /// forbids the access counts as a use of the bytes.
+    /// Borrows some segments shared and others exclusively, see [`Frames::split`]. Panics if a
+    /// lease forbids the access.
     fn split(&mut self, shared: &[Segment], exclusive: &[Segment]) -> Split<'_> {
         let memory = &*self.memory;
         for (index, target) in exclusive.iter().enumerate() {
@@ -260,7 +261,7 @@ impl Frames for Slab {
 }
 
 impl Memory {
-    /// Memory that devices may read and write, in pieces of at most `piece` bytes: all of it except
+    /// Memory that devices may read and write, in ranges of at most `piece` bytes: all of it except
     /// the frame of zeros, which cannot be written, and the private frames.
     pub(crate) fn for_devices(&self, piece: usize) -> Vec<Address> {
         let mut pieces = Vec::new();
@@ -274,13 +275,13 @@ impl Memory {
         pieces
     }
 
-    /// Asks the kernel for huge pages in these pieces ([`Memory::for_devices`]), which are about to
+    /// Asks the kernel for huge pages in these ranges ([`Memory::for_devices`]), which are about to
     /// be registered. Registration allocates all of their memory at once, page by page without huge
     /// pages. A kernel without huge pages refuses, and registration takes longer; the error is
     /// ignored.
     pub(crate) fn want_huge_pages(&self, pieces: &[Address]) {
         for piece in pieces {
-            // SAFETY: the piece is inside the mapping, and the advice changes no content.
+            // SAFETY: the range is inside the mapping, and the advice changes no content.
             let _ = unsafe { madvise(piece.start.cast(), piece.len, Advice::LinuxHugepage) };
         }
     }
@@ -324,7 +325,8 @@ impl Memory {
                 Access::Exclusive => (state & mask == 0).then_some(state | mask & EXCLUSIVE),
                 Access::Shared if state & mask & EXCLUSIVE != 0 => None,
                 Access::Shared => {
-                    // A byte at 0x7f would become `EXCLUSIVE`; that many leases are a leak.
+                    // One more lease on a byte of 0x7f would read as `EXCLUSIVE`: 127 shared leases
+                    // of one sector are a leak.
                     let next = state.wrapping_add(mask & ONES);
                     (next & mask & EXCLUSIVE == 0).then_some(next)
                 }
@@ -399,9 +401,9 @@ impl Mapping {
     /// Panics for a range outside the mapping.
     pub(crate) fn copy_out(&self, at: u64, into: &mut [u8]) {
         let from = self.start(at, into.len());
-        // SAFETY: `into.len()` bytes from `from` are inside the mapping (`start`), which no
-        // reference points into, so that the two do not overlap; the file is long enough and stays
-        // so.
+        // SAFETY: `into.len()` bytes from `from` are inside the mapping (`start`). No reference
+        // points into the mapping, so source and destination do not overlap. The seal keeps the
+        // file long enough.
         unsafe { std::ptr::copy_nonoverlapping(from.cast_const(), into.as_mut_ptr(), into.len()) }
     }
 
@@ -566,7 +568,7 @@ impl Buffer {
         assert!(bytes.is_empty(), "more bytes than the buffer has");
     }
 
-    /// The bytes of a metadata buffer; `None` if the buffer consists of parts of the slab.
+    /// The bytes of a metadata buffer; `None` if the buffer consists of segments of the slab.
     #[must_use]
     pub fn into_owned(self) -> Option<AlignedBytes> {
         match self {
@@ -607,15 +609,15 @@ impl AsMut<[u8]> for AlignedBytes {
     }
 }
 
-/// Bytes that are still to be moved, in a list of segments: `limit` bytes after the first `skip`.
+/// Part of a list of segments that is still to be moved: `limit` bytes after the first `skip`.
 struct Window {
     skip: usize,
     limit: usize,
 }
 
 impl Window {
-    /// Advances past the next segment, of `len` bytes. Returns the offset and length of those of
-    /// its bytes that are to be moved; `None` if there are none.
+    /// Advances past the next segment, of `len` bytes. Returns the range to move within this
+    /// segment, as offset and length; `None` if no byte of it is to be moved.
     fn take(&mut self, len: usize) -> Option<(usize, usize)> {
         let offset = self.skip.min(len);
         self.skip -= offset;

@@ -109,8 +109,8 @@ impl Commit {
         &self.committed
     }
 
-    /// Writes all overlays into their members and removes them. `progress` is called for each piece
-    /// that was written, with its number of bytes.
+    /// Writes all overlays into their members and removes them. Calls `progress` after each write,
+    /// with its number of bytes.
     ///
     /// # Errors
     /// Fails when a member or overlay reports an error. The overlays are still there, and another

@@ -1,4 +1,4 @@
-//! The real world of the weft engine: memory, members, clock, and the loop that joins them.
+//! Runtime of the weft engine on a real machine: memory, members, clock, and the loop of them all.
 //!
 //! ```text
 //!              ports (NBD, control socket: weft-export)
@@ -29,7 +29,7 @@
 //! | the only clock | `clock.rs` |
 //! | errors of the runtime and of a member | `error.rs`, `device_error.rs` |
 //!
-//! A part names only parts further down.
+//! A part uses only parts further down in this table.
 //!
 //! `unsafe` is in `buffers.rs` (memory), `io/uring.rs` and `ublk/kernel.rs` (addresses for the
 //! kernel) and `file_lock.rs` (one `fcntl`), nowhere else.

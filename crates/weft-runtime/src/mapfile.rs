@@ -75,7 +75,7 @@ pub struct Mapfile {
 }
 
 impl Mapfile {
-    /// Map of a disk of `size` bytes of which nothing was tried.
+    /// Map of a disk of `size` bytes in which no read was tried yet.
     #[must_use]
     pub fn new(size: u64) -> Self {
         let current = Current { position: 0, phase: '?', pass: 1 };
@@ -99,16 +99,16 @@ impl Mapfile {
         Self::parse(BufReader::new(File::open(path).map_err(says)?))
     }
 
-    /// First line of the file at `path`, as far as it is within the first 64 bytes; empty if the
+    /// First line of the file at `path`, cut off after the first 64 bytes of the file; empty if the
     /// file cannot be read.
     #[must_use]
     pub fn title(path: &Path) -> String {
         line_of(path, 64, 0)
     }
 
-    /// Second line of the file at `path`, as far as it is within the first 1000 bytes; empty if
-    /// there is none, or the file cannot be read. Programs state the origin of a copy there, as a
-    /// comment.
+    /// Second line of the file at `path`, cut off after the first 1000 bytes of the file; empty if
+    /// there is no such line, or the file cannot be read. Programs state the origin of a copy
+    /// there, as a comment.
     #[must_use]
     pub fn subtitle(path: &Path) -> String {
         line_of(path, 1000, 1)
@@ -202,7 +202,8 @@ impl Mapfile {
         (at < self.size).then(|| self.area_at(at).1)
     }
 
-    /// Areas within a range, in ascending order; the first and the last may be parts of areas.
+    /// Areas within a range, in ascending order. The first and the last are cut at the range's
+    /// ends.
     pub fn areas_in(
         &self,
         range: Range<u64>,
@@ -244,8 +245,8 @@ impl Mapfile {
     }
 }
 
-/// Line `number`, counted from 0, within the first `len` bytes of the file at `path`; empty if
-/// there is none.
+/// Line `number`, counted from 0, of the first `len` bytes of the file at `path`; empty if these
+/// bytes have no such line, or the file cannot be read.
 fn line_of(path: &Path, len: u64, number: usize) -> String {
     let mut begin = Vec::new();
     let is_file = path.metadata().is_ok_and(|found| found.is_file());

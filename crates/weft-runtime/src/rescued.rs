@@ -1,8 +1,8 @@
 //! Maps of GNU ddrescue: ranges of an image that were never read from its disk.
 //!
 //! Decides   which map belongs to an image: the one that was named for it, else `IMAGE.map`,
-//!           `IMAGE.mapfile`, `IMAGE.log`, or the same in place of its extension, if the file
-//!           begins like a map. Two such maps are refused.
+//!           `IMAGE.mapfile` or `IMAGE.log`, or a file with one of these endings in place of the
+//!           image's extension, if the file begins like a map. Two such maps are refused.
 //! Why       where a disk could not be read, ddrescue leaves zeros or the former content. Taken for
 //!           data, these bytes would be preferred to the copy or parity that has the right ones.
 //!
@@ -100,9 +100,9 @@ impl Rescued {
         }
     }
 
-    /// Reason why the member must not be opened for writing, with advice: the map would not record
-    /// which of its bytes are good after a write. `None` where all of the member was rescued. The
-    /// text does not name the member.
+    /// Reason why the member must not be opened for writing, with advice: after a write the map
+    /// would not record which bytes of the image are good. `None` where all of the member was
+    /// rescued. The text does not name the member.
     #[must_use]
     pub fn refuses_writes(&self) -> Option<String> {
         (self.unread_bytes() > 0).then(|| {
@@ -198,7 +198,7 @@ pub const TITLES: [&str; 3] = [
     "# Mapfile of weft image",
 ];
 
-/// Possible names of a map beside an image; the first one is the image's with `.map`.
+/// Possible names of a map beside an image; the first one is the image's name with `.map` appended.
 #[must_use]
 pub fn names(image: &Path) -> Vec<PathBuf> {
     let endings = ["map", "mapfile", "log"];

@@ -4,7 +4,7 @@
 //! | name | means |
 //! |---|---|
 //! | `PATH` | all of a file or block device |
-//! | `PATH@OFFSET[+LENGTH]` | part of it, up to its end without a length |
+//! | `PATH@OFFSET[+LENGTH]` | LENGTH bytes from OFFSET on, or all up to the end |
 //! | `PATH#N` | partition N, as the kernel numbers it |
 //! | `ram:SIZE` | fresh memory |
 //!
@@ -77,8 +77,8 @@ impl MemberSpec {
         Ok(Self::path(Path::new(text)))
     }
 
-    /// Parses a name like [`MemberSpec::parse`], but only as that of a file or device; the name
-    /// need not be UTF-8.
+    /// Parses the name of a file or device, or of a part of one. The name need not be UTF-8, and
+    /// `ram:SIZE` has no special meaning.
     #[must_use]
     pub fn path(name: &Path) -> Self {
         let label = name.display().to_string();

@@ -1,10 +1,11 @@
 //! Mark of acknowledged writes that are in memory only: a small file that outlives the process.
 //!
-//! A client may outlive a server with a write-back cache that is killed, and then read old data
-//! from the next server: it takes acknowledged data for present, and does not write it again before
-//! it flushes. The mark tells the next server. Each change of it is one `pwrite` of three bytes
-//! into the page cache, before the replies of the turn go out. A kill does not undo that; a crash
-//! of the machine may, so the file belongs in a directory that does not survive the machine either.
+//! When a server with a write-back cache is killed, its clients may live on and read old data from
+//! the next server: a client takes acknowledged data for present, and does not write it again
+//! before it flushes. The mark tells the next server that such data may be lost. Each change of the
+//! mark is one `pwrite` of three bytes into the page cache, before the replies of the turn go out.
+//! A kill does not undo the change; a crash of the machine may, so the file belongs in a directory
+//! that is emptied by a restart of the machine.
 
 use std::fs::File;
 use std::io::Write;

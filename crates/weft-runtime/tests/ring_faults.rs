@@ -306,7 +306,7 @@ fn a_failed_flush_never_becomes_a_success() {
 
 #[test]
 fn metadata_whose_transfer_failed_is_written_again_and_a_flush_that_failed_is_not() {
-    // Number of the operation that fails: the flush before, the transfer, the flush after.
+    // Index of the failing operation: 0 the flush before, 1 the transfer, 2 the flush after.
     for (failing, again) in [(0, false), (1, true), (2, false)] {
         for (ring, make) in rings() {
             let script: Verdict = match failing {
@@ -371,8 +371,8 @@ fn a_member_that_does_not_answer_leaves_the_ring_to_another() {
         }));
     }
     let is_stuck: Verdict = |_, op| (op.file == MEMBER.0).then_some(Injection::Late(u32::MAX));
-    // Ring places that a stuck member fills: its share beside another member, and more of them for
-    // a single member.
+    // Operations that a stuck member has in the ring: 24, its share, beside another member; 64, all
+    // of the ring, if it is the only member.
     for ((ring, make), (is_alone, most)) in
         rings.into_iter().flat_map(|ring| [(ring, (false, 24)), (ring, (true, 64))])
     {

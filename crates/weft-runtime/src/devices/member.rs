@@ -163,8 +163,8 @@ impl OpenMember {
         }
         assert_eq!(self.access, Access::ReadOnly, "a member with an overlay is never written");
         assert_eq!(self.mode, IoMode::Buffered, "parts of blocks are read");
-        // A write completes its granule with bytes of the image, which would count as good in the
-        // overlay.
+        // A write of a part of a granule copies the rest of the granule from the image. Bytes that
+        // were not rescued would then count as good in the overlay.
         if access == Access::ReadWrite
             && let Some(why) = self.rescued.as_ref().and_then(Rescued::refuses_writes)
         {
@@ -173,7 +173,8 @@ impl OpenMember {
         let overlay = Overlay::open(self.underlay(), dir, access)?;
         if overlay.is_some() {
             self.access = access;
-            // Overlays are in one directory as a rule, and so on one file system.
+            // All overlays are usually in one directory, hence on one file system with one free
+            // space.
             self.info.space = Some(0);
         }
         self.overlay = overlay.map(Arc::new);
@@ -252,8 +253,8 @@ impl OpenMember {
         self.timed.as_ref()
     }
 
-    /// Releases the locks of the member at once. They do not wait for the file to be closed, which
-    /// may take the kernel a moment if a ring had registered the file.
+    /// Releases the locks of the member at once. Otherwise they would last until the file is
+    /// closed, which may take the kernel a moment if a ring had registered the file.
     pub(crate) fn unlock(&self) {
         let files = [Some(self.file.as_fd()), self.backing.as_ref().map(AsFd::as_fd)];
         files.into_iter().flatten().for_each(unlock_file);

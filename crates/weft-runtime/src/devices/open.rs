@@ -65,7 +65,8 @@ impl OpenOptions {
         let mut stat = rustix::fs::stat(path).map_err(|errno| error_of(label, "stat", errno))?;
         let is_block = is_block(label, &stat)?;
         let (mut spec, mut path) = (spec.clone(), path.clone());
-        // A map that was named counts from the start of the whole disk.
+        // The offsets in a map that was named count from the start of the whole disk, so such a
+        // member is opened as a part of the disk.
         if is_block
             && spec.map().is_none()
             && let Some((node, rdev)) =
@@ -254,7 +255,8 @@ struct Opened<'a> {
     rdev: rustix::fs::Dev,
 }
 
-/// Whether a file is a block device. Fails if it is neither that nor a regular file.
+/// Whether a file is a block device. Fails for a file that is neither a block device nor a regular
+/// file.
 fn is_block(label: &str, stat: &rustix::fs::Stat) -> Result<bool, DeviceError> {
     let found = match FileType::from_raw_mode(stat.st_mode) {
         FileType::BlockDevice => return Ok(true),
@@ -369,8 +371,9 @@ fn direct_unit(file: &OwnedFd, is_block: bool, block: u32) -> Result<Option<u32>
         let usable = offset != 0 && unit.is_power_of_two() && unit <= 4096;
         return Ok(usable.then_some(unit));
     }
-    // Before Linux 6.1 the kernel does not report the unit. Devices use their logical block. Files
-    // would too, but the device of a file is not known, and 4096 bytes suit all.
+    // Before Linux 6.1 the kernel does not report the unit. For a device the unit is its logical
+    // block. For a file it is the logical block of the device below, which is not known; 4096 bytes
+    // suit every device.
     Ok(Some(if is_block { block } else { 4096 }))
 }
 

@@ -48,7 +48,7 @@ pub enum ProbeError {
     /// The file or device cannot be opened.
     #[error(transparent)]
     Open(io::Error),
-    /// The part or the map of ddrescue cannot be used. Unlike the others, this text names it.
+    /// The part or the map of ddrescue cannot be used. This text names the file or device.
     #[error(transparent)]
     Part(DeviceError),
     /// The size cannot be determined.
@@ -208,7 +208,7 @@ impl Probe {
         self.identity == other.identity && (self.has_same_place(other) || !apart)
     }
 
-    /// Whether two probes have the same start and size; each may be in another file or device.
+    /// Whether two probes have the same start and size; the files or devices may differ.
     #[must_use]
     pub fn has_same_place(&self, other: &Self) -> bool {
         (self.start, self.size) == (other.start, other.size)

@@ -18,7 +18,7 @@ use weft_engine::DeviceTraits;
 
 use crate::identity::Identity;
 
-/// Traits of a member's device; the default, which knows nothing, for a file.
+/// Traits of a member's device. A file gets the defaults, in which nothing is known.
 pub(super) fn traits_of(identity: Identity) -> DeviceTraits {
     folder(identity).map_or_else(DeviceTraits::default, |folder| DeviceTraits {
         depth: depth(&folder, 0),

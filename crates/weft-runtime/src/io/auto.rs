@@ -20,10 +20,11 @@
 //! page that is not cached would hold up all clients. (Memory that was swapped out does so too,
 //! like any memory of this process.)
 //!
-//! The first write to a file finds out whether its file system writes to the page cache without
-//! waiting: it asks for that with `RWF_NOWAIT`. Where the file system does not, the kernel's worker
-//! does one write of a file after the other. It wakes faster than a thread of this process, so a
-//! write that is alone goes to it; threads carry out the writes that arrive while it is busy.
+//! The first write to a file finds out, with `RWF_NOWAIT`, whether its file system writes to the
+//! page cache without waiting. Where the file system cannot, the kernel's worker carries out the
+//! writes of a file one after the other. That worker wakes faster than a thread of this process, so
+//! it gets a write that is alone; threads carry out the writes that arrive while the worker is
+//! busy.
 //!
 //! Threads carry out the operations of io_uring where io_uring is refused.
 //!
@@ -130,7 +131,7 @@ impl AutoRing {
         }
     }
 
-    /// Number of files with a path that is among `ways`.
+    /// Number of files with one of these paths.
     fn count(&self, ways: &[IoPath]) -> usize {
         self.files.iter().flatten().filter(|file| ways.contains(&file.way)).count()
     }
@@ -344,10 +345,12 @@ mod tests {
         for (kind, expected) in [
             (FileKind::Device, [6, 0, 0]),
             (FileKind::Server, [6, 0, 0]),
-            // The flush; the long operations; the short ones.
+            // `below` has the flush, the threads have the long operations, neither has the short
+            // ones.
             (FileKind::Memory, [1, 2, 3]),
-            // Reads, the flush and the first write; the other writes. The write that was tried is
-            // done, or is not possible: tmpfs does not write without waiting.
+            // `below` has the reads, the flush and the first write, the threads have the other
+            // writes. The first write was tried with `RWF_NOWAIT` in vain: tmpfs does not write
+            // without waiting.
             (FileKind::PageCache, [4, 2, 0]),
         ] {
             let mut ring = ring(kind);
@@ -363,7 +366,8 @@ mod tests {
     fn the_first_write_shows_whether_a_file_system_writes_without_waiting() {
         let mut ring = ring(FileKind::PageCache);
         assert_eq!(ring.count(&[IoPath::Untried]), 1);
-        // Neither write is tried: one has to wait (it is durable), the other is long.
+        // Neither write is tried with `RWF_NOWAIT`: a durable one has to wait, and the other is
+        // long.
         ring.push(write(0, 4096, true));
         ring.push(write(1, 1 << 20, false));
         assert_eq!(ring.count(&[IoPath::Untried]), 1);
@@ -372,12 +376,12 @@ mod tests {
         assert!(ring.describe().ends_with("; writes to the page cache of 1 members by threads"));
         assert_eq!(places(&ring), [1, 2, 0]);
         assert_eq!(finish(&mut ring).len(), 3);
-        // A write alone again, and one beside it.
+        // Two writes again: the first goes to `below`, the second to a thread.
         ring.push(write(3, 4096, false));
         ring.push(write(4, 4096, false));
         assert_eq!(places(&ring), [1, 1, 0]);
         assert_eq!(finish(&mut ring).len(), 2);
-        // A later file under the same index is tried anew.
+        // The first write to a later file under the same index is tried anew.
         let file = rustix::fs::memfd_create("next", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
         ring.set_file(0, Some(Arc::new(file))).unwrap();
         ring.set_kind(0, FileKind::PageCache);

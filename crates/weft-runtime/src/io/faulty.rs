@@ -1,8 +1,8 @@
 //! Fault injection for rings: short transfers, errors and late completions from a script (F21).
 //!
 //! [`FaultyRing`] wraps a real ring. For each operation a script decides whether it moves fewer
-//! bytes than asked for, ends with an `errno` instead of the work, or completes late. For tests,
-//! here and in other crates.
+//! bytes than asked for, fails with an `errno` without being carried out, or completes late. Tests
+//! of this and of other crates use it.
 
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;

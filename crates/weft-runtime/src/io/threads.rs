@@ -3,8 +3,8 @@
 //! The threads take operations from the queues of the files in turn, and call `preadv`, `pwritev2`
 //! and `fdatasync`. A file has at most three of eight threads, so that two files that do not answer
 //! leave threads to the others. Containers often forbid io_uring (seccomp,
-//! `kernel.io_uring_disabled`); the pool has the same semantics and is slower. The operation of a
-//! thread that panics is handed back marked as such.
+//! `kernel.io_uring_disabled`); the pool has the same semantics and is slower. An operation that
+//! panics in its thread is handed back with [`RingDone::panicked`].
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -288,7 +288,7 @@ mod tests {
             std::iter::from_fn(|| queue.take()).map(|job| job.op.id).collect();
         taken.sort_unstable();
         assert_eq!(taken, [0, 1, 2, 20, 21, 22], "three each, in their order");
-        // The six are still unanswered; a third file gets the remaining threads.
+        // The six operations are still in their threads; a third file gets the remaining threads.
         (40..42).for_each(|id| queue.push(job(id, 1)));
         let taken: Vec<u32> = std::iter::from_fn(|| queue.take()).map(|job| job.op.id).collect();
         assert_eq!(taken, [40, 41]);

@@ -23,7 +23,7 @@ pub(crate) struct TimedRing<R> {
     done: Arc<Completions<Read>>,
     /// epoll descriptor that is readable when the inner ring or a thread has completions.
     both: OwnedFd,
-    /// Reads that are with the threads, each under its number.
+    /// Reads in progress in the threads, each with its number.
     given: Vec<(u64, RingOp)>,
     next_number: u64,
 }

@@ -16,8 +16,9 @@
 //!
 //! Operations on files of FUSE or of a network file system can block the submitting thread until
 //! their server answers, whatever flags are set. Such operations begin in kernel workers
-//! (`IOSQE_ASYNC`), and the ring then allows as many workers as operations. By default there are
-//! few: a server that does not answer could occupy all of them, and no flush of any file would run.
+//! (`IOSQE_ASYNC`), and the ring then allows as many workers as operations. The kernel's default is
+//! a few workers: one server that does not answer could occupy all of them, and no flush of any
+//! file would run.
 //!
 //! Source   io_uring(7), io_uring_enter(2), io_uring_register(2)
 
@@ -316,8 +317,8 @@ impl Ring for UringRing {
             if !self.ring.submission().cq_overflow() {
                 return;
             }
-            // Entering moves completions that did not fit into the queue. An error shows again at
-            // `submit`.
+            // The kernel now moves the completions that did not fit before into the queue. If
+            // entering fails, `submit` meets the error again and reports it.
             if self.ring.submitter().submit_and_wait(0).is_err() {
                 return;
             }

@@ -1,8 +1,8 @@
 //! Figures of a member: how long its requests took, and how many failed, by kind.
 //!
-//! A latency runs from the pass of the server in which a request was handed to the member to the
-//! pass in which its answer came, with its retries and with its wait for room in the ring. Members
-//! in memory, which are read and written at once, have no latencies.
+//! A latency is measured from the server pass that hands a request to the member to the pass that
+//! takes its answer. Retries and the wait for room in the ring are included. Members in memory,
+//! which are read and written at once, have no latencies.
 
 use hdrhistogram::Histogram;
 use weft_units::Span;
@@ -53,7 +53,9 @@ impl Figures {
     }
 }
 
-/// Longest latency that is distinguished: an hour.
+/// Largest latency that the histogram holds, in microseconds: one hour. Longer ones count as an
+/// hour.
 const MICROS_MAX: u64 = 3_600_000_000;
-/// Digits of a latency that are kept. One digit needs 4 KiB for each kind of each member.
+/// Significant digits of a latency that are kept. One digit needs 4 KiB for each kind of each
+/// member.
 const DIGITS: u8 = 1;

@@ -25,12 +25,12 @@
 //! A member that becomes shorter is gone as a whole until it is opened again: its missing bytes
 //! must neither be corrected nor read as zeros. A transfer that moves no bytes shows the cut. A
 //! write, however, makes the file longer again, and the gap reads as zeros from then on. Therefore
-//! the size is checked before the results of writes and flushes are trusted, and those of reads
-//! with a write in flight beside them, in any batch of completions. The file is still short then,
-//! unless one of these writes ended at the very end of the member, so the size is checked before
-//! such a write as well. Two cases remain: a cut in the microseconds between this check and that
-//! write, and a cut that is undone (`truncate` twice) while nothing of the member is read or
-//! written.
+//! the size is checked before the result of a write or a flush is trusted, and before that of a
+//! read with a write in flight beside it; one check covers a batch of completions. At this check
+//! the file is still short, unless one of these writes ended at the very end of the member; the
+//! size is therefore checked before such a write is started as well. Two cases remain undetected: a
+//! cut in the microseconds between this check and the write, and a cut that is undone (`truncate`
+//! twice) while nothing of the member is read or written.
 //!
 //! The same check finds a deleted file. A deleted file exists until it is closed, so the member is
 //! used as before, and the log reports the deletion once.
@@ -118,7 +118,8 @@ impl<R: MemberRing> MemberIo<R> {
         self
     }
 
-    /// Sets the current time, which requests get as the time at which they are started or answered.
+    /// Sets the current time: the start or end time of requests that are started or answered from
+    /// now on.
     pub fn set_now(&mut self, now: Time) {
         self.now = now;
     }
@@ -291,8 +292,8 @@ impl<R: MemberRing> MemberIo<R> {
         self.advance(id);
     }
 
-    /// Aborts a request. The request is still answered, now or later: with its own result, or as
-    /// aborted.
+    /// Aborts a request. The request still gets its one answer, now or later: its own result, or
+    /// [`Fault::Aborted`].
     pub fn abort(&mut self, token: Token) {
         let mut named = self.operations.iter_mut().enumerate().filter_map(|(id, operation)| {
             operation.as_mut().filter(|operation| operation.token == token).map(|found| (id, found))
@@ -391,7 +392,7 @@ impl<R: MemberRing> MemberIo<R> {
             let Some(Some(entry)) = self.members.get_mut(usize::from(op.file)) else { continue };
             let is_suspect = match op.action {
                 Action::Discard { .. } | Action::Flush | Action::Write { .. } => true,
-                // The read ends early, or a write before it may have made the file longer.
+                // The read ended early, or a write in flight may have made the file longer.
                 Action::Read(_) => *result != Ok(op.limit) || entry.writing > 0,
             };
             if is_suspect && !suspects.contains(&op.file) {

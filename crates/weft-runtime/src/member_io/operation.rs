@@ -39,7 +39,7 @@ pub(super) enum Stage {
     Discard,
     FlushAfter,
     FlushBefore,
-    /// A repetition of a durable write that failed, without its flush. If the repetition fails too,
+    /// Second attempt of a durable write that failed, without the flush. If this attempt fails too,
     /// the member cannot write these sectors; if it succeeds, the flush had failed.
     Proof,
     Transfer {
@@ -203,5 +203,5 @@ fn cannot_discard(errno: Errno) -> bool {
 pub(super) const ZEROS_BYTES: usize = 1 << 20;
 
 /// Largest number of times that one request is restarted because the kernel asks for it. `EAGAIN`
-/// comes from queues that are full for microseconds; a thousand in sequence are a fault.
+/// comes from queues that are full for microseconds; a thousand of them in a row are a fault.
 pub(super) const RETRIES_MAX: u32 = 1000;

@@ -3,7 +3,7 @@
 //! ```text
 //! byte 0         header, in one sector, so that a crash leaves the old one or the new one
 //! byte 4096      map: a bit for each granule of 4096 bytes, 1 if the overlay has the granule
-//! `data_at`      data: each granule at its place on the member; holes where the overlay has no
+//! `data_at`      data: each granule at its offset on the member; holes where the overlay has no
 //!                granule, and for zeroes that were discarded
 //! ```
 //! The map needs no checksum. A bit turns from 0 to 1 once, after its granule is durable, so any
@@ -46,7 +46,7 @@ pub(super) struct Header {
     pub(super) state: OverlayState,
     /// Size of the member in bytes.
     pub(super) size: u64,
-    /// Checksum over all places of the member where a superblock may be.
+    /// Checksum over every location of the member that may hold a superblock.
     pub(super) base_sum: u32,
     /// Event count of the member's superblock; 0 without one.
     pub(super) events: u64,
@@ -176,7 +176,7 @@ mod tests {
             bad[bit / 8] ^= 1 << (bit % 8);
             assert!(Header::decode(&bad).is_err(), "bit {bit}");
         }
-        // A correct checksum over illegal fields.
+        // Headers with a correct checksum and one illegal field.
         for (at, value, says) in [(12, 2_u32, "newer"), (16, 7, "state"), (64, 512, "granule")] {
             let mut bad = good;
             bad[at..at + 4].copy_from_slice(&value.to_le_bytes());

@@ -1,4 +1,4 @@
-//! Overlays in a directory: the one of a member, those of an array, and marks of committed ones.
+//! Search for overlays in a directory, by member and by array, and the marks of committed overlays.
 
 use std::fs::File;
 use std::os::fd::AsFd;
@@ -84,8 +84,8 @@ pub(crate) fn lock_to_remove(
     Ok(Some((path, file)))
 }
 
-/// An overlay in `dir`, with the label of its member, that belongs, or may belong, to the array of
-/// one of `named` but is not one of these; `None` if there is none.
+/// Finds an overlay in `dir` that is not among `named`, but belongs or may belong to the array of
+/// one of them. Returns its path and the label of its member; `None` if there is none.
 pub(crate) fn left_out(dir: &Path, named: &[&Overlay]) -> Option<(PathBuf, String)> {
     list(dir).into_iter().find_map(|(path, header)| {
         let header = header.ok()?;

@@ -72,8 +72,8 @@ impl Map {
         pages_of(range).any(|page| self.pending.contains(&page))
     }
 
-    /// Takes the pending pages, with their numbers and present content. A flush has to write them;
-    /// the data of their granules was written before.
+    /// Takes the pending pages, with their numbers and present content, for a flush to write. The
+    /// data of their granules has been written already.
     pub(super) fn take_pending(&mut self) -> Vec<(u64, Box<[u8; PAGE]>)> {
         let pending = std::mem::take(&mut self.pending);
         pending.into_iter().map(|page| (page, self.pages[&page].clone())).collect()

@@ -1,8 +1,9 @@
 //! Overlay: a sparse file that takes the writes to a member that must not be written.
 //!
-//! Reads return the data that the overlay has; the member itself is open for reading only. The
-//! overlay is named after the member, so that it is found again, and it records the state of the
-//! member when it was made: a member that was written since is refused.
+//! Reads return the data that the overlay has; the member itself is open for reading only. The file
+//! name of the overlay is derived from the member, so a later run finds the overlay. The overlay
+//! records the state of the member at its creation; a member that was written since then is
+//! refused.
 //!
 //! An overlay gives the durability that the member itself would give. A write stores data in the
 //! overlay and sets a bit of the map in memory. A flush makes the data durable, then writes the
@@ -74,16 +75,16 @@ pub struct Overlay {
     base_start: u64,
     header: Header,
     map: Mutex<Map>,
-    /// Lock that each write and flush holds. Several rings may share an overlay: only one of two
-    /// writes may complete a granule, and a flush must not return before the map that it took is
-    /// durable.
+    /// Lock that each write and flush holds, because several rings may share an overlay. Without
+    /// the lock, two writes could both complete the same granule, and a flush could return before
+    /// the pages of the map that another flush took are durable.
     order: Mutex<()>,
     access: Access,
 }
 
 impl Overlay {
-    /// Opens the overlay of a member in a directory. If the overlay does not exist, it is created
-    /// for writing, and so is the directory; for reading, the result is `None`.
+    /// Opens the overlay of a member in a directory. If there is no overlay, [`Access::ReadWrite`]
+    /// creates it (and the directory), and [`Access::ReadOnly`] returns `None`.
     ///
     /// # Errors
     /// Fails when the overlay cannot be opened, when its file is not an overlay of the member, or
@@ -398,8 +399,8 @@ impl Overlay {
         can_punch(&self.file)
     }
 
-    /// Hole or data of the overlay's file at the start of a byte range of the member. The overlay
-    /// must have all of the range.
+    /// Length of the hole or of the data that begins at the start of a byte range of the member, in
+    /// the overlay's file. The overlay must have all of the range.
     pub(crate) fn stretch(&self, range: &Range<u64>) -> Stretch {
         stretch_of(&self.file, self.data_at() + range.start, Bytes(range.end - range.start))
     }
@@ -453,8 +454,8 @@ impl Overlay {
         rustix::fs::fdatasync(&self.file)
     }
 
-    /// Makes the data durable first, then the map that refers to it. Pages of the map that were
-    /// taken and could not be written are lost; they are never needed, because the member is not
+    /// Makes the data durable first, then the map that refers to the data. If a page of the map
+    /// cannot be written, its pending state is lost. This is harmless, because the member is not
     /// flushed again after a failure (see `member_io/`).
     fn flush(&self) -> Result<(), Errno> {
         // The pages are taken before the data is made durable, so they name no data that is written
@@ -582,7 +583,7 @@ fn make(member: Underlay<'_>, base: &Base, dir: &Path, path: &Path) -> Result<()
         file.sync_all()?;
         let here = rustix::fs::CWD;
         match rustix::fs::renameat_with(here, &new, here, path, RenameFlags::NOREPLACE) {
-            // Another process was faster. The lock will tell which one has the overlay.
+            // Another process created the overlay first. The lock decides which of the two uses it.
             Err(Errno::EXIST) => std::fs::remove_file(&new)?,
             Err(Errno::INVAL | Errno::NOSYS) => std::fs::rename(&new, path)?,
             other => other?,

@@ -85,7 +85,7 @@ pub struct OverlayRing<R> {
     done: Arc<Completions<RingDone>>,
     /// epoll descriptor that is readable when the inner ring or a worker has completions.
     both: OwnedFd,
-    /// Number of operations that workers have and have not handed back.
+    /// Number of operations in progress in the workers.
     given: usize,
     /// Threads of members that were removed, to be joined.
     ending: Vec<JoinHandle<()>>,
@@ -183,8 +183,8 @@ impl<R: Ring> Ring for OverlayRing<R> {
     }
 
     fn cancel(&mut self, id: u32) {
-        // Operations of a worker end soon: they use the page cache, or are a flush, which nothing
-        // stops.
+        // An operation of a worker needs no cancellation: it uses the page cache and ends soon, or
+        // it is a flush, which cannot be stopped.
         self.inner.cancel(id);
     }
 

@@ -299,7 +299,7 @@ impl Driver {
             if self.unsettled && self.poison().is_none() {
                 self.turn();
             } else if !self.io.wants_submit() {
-                // Otherwise a request has its next stage to start, without a new input.
+                // No operation of a request is ready to start.
                 break;
             }
             if let Err(error) = self.io.submit() {
@@ -355,7 +355,7 @@ impl Driver {
                 core.handle(now, Input::Done { token, result });
             }
         });
-        // A core that panicked, or is not to go on, takes none of them.
+        // A poisoned core takes no answers; the rest is dropped.
         while self.io.answer().is_some() {}
     }
 

@@ -1,9 +1,9 @@
-//! Hub: the threads that serve clients share one driver, through a lock and a mailbox for each.
+//! Hub: the driver that the worker threads share, its lock, and a mailbox for each worker.
 //!
 //! A *worker* is a thread with its own `epoll` and its own clients. Most of the cost of serving a
-//! client is moving bytes through its socket, which needs no engine. A worker therefore releases
-//! the driver for it ([`Held::unlocked`]) and other workers go on, the longest waiting first
-//! (`gate.rs`). A lease (`buffers.rs`), not the lock, protects bytes on their way from or to a
+//! client is moving bytes through its socket, which needs no engine. While a worker moves bytes, it
+//! therefore releases the driver ([`Held::unlocked`]), and the worker that has waited longest goes
+//! on (`gate.rs`). A lease (`buffers.rs`), not the lock, protects bytes on their way from or to a
 //! socket.
 //!
 //! The worker that holds the driver lets the engine decide and carries out its outputs for all
@@ -122,14 +122,14 @@ impl Hub {
         Held { driver, guard: Some(lock_driver(driver)) }
     }
 
-    /// The drivers of all other workers, for the first worker, which holds its own. Only here does
-    /// a worker wait for another driver while it holds one.
+    /// The drivers of all other workers, for the first worker, which holds its own. A worker waits
+    /// for another driver while it holds one only here, so two workers never wait for each other.
     pub(crate) fn others(&self) -> impl Iterator<Item = Held<'_>> {
         (1..self.drivers.len()).map(|worker| self.hold(worker))
     }
 
-    /// Passes poison on between drivers: records that `driver` is poisoned, or poisons `driver` if
-    /// another one was recorded. Returns whether `driver` is poisoned.
+    /// Shares the poisoning of one driver with the others: records that `driver` is poisoned, or
+    /// poisons `driver` if another one was recorded. Returns whether `driver` is poisoned.
     pub(crate) fn share_poison(&self, driver: &mut Driver) -> bool {
         if driver.poison().is_some() {
             self.poisoned.store(true, Ordering::Relaxed);
@@ -260,7 +260,7 @@ impl DerefMut for Held<'_> {
 
 fn lock_driver(driver: &Gate<Driver>) -> MutexGuard<'_, Driver> {
     driver.lock().unwrap_or_else(|poisoned| {
-        // A worker panicked while it held the driver; what it left half done is not used.
+        // A worker panicked while it held the driver. Its half-done changes are not used.
         let mut guard = PoisonError::into_inner(poisoned);
         guard.set_poison("a thread that serves clients panicked");
         driver.clear_poison();

@@ -1,10 +1,10 @@
 //! Pool of payload frames: allocation to requests, and the share of each client.
 //!
 //! Frames are allocated first fit over a bitmap, in runs of adjacent frames, lowest first. Small
-//! requests thus stay together at the bottom, and long runs stay free above them. Each worker has a
-//! bottom of its own, its *home*, where its search starts: the frames that it used lately are in
-//! the cache of its CPU, those of another worker in the cache of another. `low` keeps the search
-//! short: no frame between a home and its `low` is free.
+//! requests thus stay together at the bottom, and long runs stay free above them. Each worker has
+//! its own start of the search, its *home*, so that it gets the frames which it used last and which
+//! its CPU still has in the cache. `low` keeps the search short: no frame between a home and its
+//! `low` is free.
 //!
 //! # Shares
 //!
@@ -32,8 +32,8 @@ pub struct Pool {
     free_count: u32,
     /// Number of runs that were given back so far.
     returns: u64,
-    /// For each home, which is where the search for frames of a worker starts: the first word of
-    /// the bitmap that may have a free frame; not below the home's first word.
+    /// For each home (where the search for a worker's frames starts), the first word of the bitmap
+    /// that may have a free frame; not below the first word of the home.
     low: [usize; HOMES],
     /// Client that holds each frame, or held it last.
     owners: Vec<ClientId>,
@@ -41,7 +41,7 @@ pub struct Pool {
     floor: u32,
     /// Frames held by each client that has joined.
     shares: BTreeMap<ClientId, u32>,
-    /// Reserved frames that are not taken, over all floors, also those of clients that have not
+    /// Frames of all floors that are not held, including the floors of clients that have not
     /// connected.
     kept: u64,
 }
@@ -72,8 +72,8 @@ impl Pool {
         }
     }
 
-    /// Adds a floor, which is frames that no other client can take, for each of at most
-    /// `clients_max` clients: together half of all frames.
+    /// Adds a floor for each of at most `clients_max` clients: frames that no other client can
+    /// take. All floors together are half of all frames.
     ///
     /// # Panics
     /// Panics when a client has joined already, or when `clients_max` is 0.
@@ -86,14 +86,13 @@ impl Pool {
         self
     }
 
-    /// Adds a client, which gets one of the floors: a number of frames reserved for it, see the
-    /// module.
+    /// Adds a client and assigns it one of the floors (see the module).
     pub fn join(&mut self, client: ClientId) {
         self.shares.entry(client).or_default();
     }
 
-    /// Takes back the floor of a client that leaves. The client gives back the frames that it still
-    /// holds as before.
+    /// Takes back the floor of a client that leaves. The client still has to give back the frames
+    /// that it holds.
     pub fn leave(&mut self, client: ClientId) {
         if let Some(held) = self.shares.remove(&client) {
             self.kept += u64::from(held.min(self.floor));
@@ -112,7 +111,7 @@ impl Pool {
         }
         let others = self.kept - u64::from(own);
         let (count, free) = (u64::from(count), u64::from(self.free_count).saturating_sub(others));
-        // Frames that the client holds of the shared half, before and after.
+        // Frames of the shared half that the client holds, before and after the request.
         let before = u64::from(held.saturating_sub(self.floor));
         let after = (u64::from(held) + count).saturating_sub(u64::from(self.floor));
         let most = match share {
@@ -210,7 +209,7 @@ impl Pool {
     }
 
     /// Takes back a run that a request cannot use, because another run that it needs was not free.
-    /// `returns` does not change, because no waiting client gains by it.
+    /// `returns` does not change: the waiting clients have no more frames than before.
     ///
     /// # Panics
     /// Panics when the frames are not on loan.
@@ -364,12 +363,12 @@ mod tests {
         let returns = pool.returns();
         pool.leave(b);
         assert_ne!(pool.returns(), returns, "clients that wait may try again");
-        // The next client has the same floor, as soon as the former one has given back its frames.
+        // A new client gets the same floor once the former client has given back its frames.
         pool.join(c);
         assert!(pool.may_take(c, 8) && !pool.may_take(c, 17));
         pool.give_back(first);
         assert!(pool.may_take(c, 16));
-        // Frames that a client gives back are its own again up to its floor.
+        // Frames that the client gives back are reserved for it again, up to its floor.
         for run in held.drain(..30) {
             pool.give_back(run);
         }

@@ -6,8 +6,8 @@
 //! client goes to the end of it when its slice ends. A request of another client therefore never
 //! finds more than [`TURNS_MAX`] slices ahead of it.
 //!
-//! `weft-export/src/hole_probes.rs` cannot do this: a slice lasts many rounds, and the clients of
-//! all workers share the members, so the limit has to be on slices in flight and not on a round.
+//! A limit on each round, as in `weft-export/src/hole_probes.rs`, would not do: a slice lasts many
+//! rounds, and the clients of all workers share the members, so slices in flight are limited.
 
 use std::collections::VecDeque;
 

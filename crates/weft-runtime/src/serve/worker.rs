@@ -7,8 +7,8 @@
 //!
 //! ```text
 //! Running ──► Closing ──► Writing ──► Stopping ──► Draining ──► over
-//!    ▲───────────┴───────────┘ not closed or not all written: told again, it goes on to Stopping
-//!    └─────────────────────────────────────┴── poisoned, or told once more ──┘
+//!    ▲───────────┴───────────┘ a close or write failed; the next request goes on to Stopping
+//!    └─────────────────────────────────────┴── poisoned, or one more request to stop ──┘
 //! ```
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -59,7 +59,7 @@ impl Eagerness {
     ) -> Result<usize, Errno> {
         let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
         if timeout != Some(&at_once) {
-            // A worker that polled in vain too often polls rarely.
+            // A worker whose polls found nothing `MISSES_MAX` times in a row polls rarely.
             let polls = if self.misses < MISSES_MAX || self.misses.is_multiple_of(MISSES_MAX) {
                 POLLS
             } else {
@@ -513,10 +513,10 @@ impl<'h> Worker<'h> {
         let read = rustix::io::read(&head.shutdown, &mut buffer);
         let told = matches!(read, Ok(1..));
         if !told {
-            // The end of a pipe stays readable; it need not be seen twice.
+            // A closed pipe stays readable, so the descriptor is not watched any longer.
             let _ = epoll::delete(&self.epoll, &head.shutdown);
         }
-        // A signal can come again, but the other end of a closed pipe cannot.
+        // A signal can be repeated, but the other end of a pipe closes only once.
         let few = read.ok().filter(|count| *count < buffer.len());
         let is_last = !told || few.is_some_and(|count| buffer[..count].contains(&TOLD_LAST));
         match head.phase {
@@ -584,9 +584,9 @@ fn failed(what: &'static str) -> impl Fn(Errno) -> RuntimeError {
     move |errno| RuntimeError::Io { what, source: errno.into() }
 }
 
-/// Byte by which the last message through the shutdown descriptor asks the server to give up data
-/// that cannot be written. A signalfd never returns it, and further messages may follow any other
-/// byte.
+/// Byte that, read from the shutdown descriptor, asks the server to give up data that cannot be
+/// written. It ends the messages: further ones may follow any other byte, but not this one. A
+/// signalfd never returns this byte.
 pub const TOLD_LAST: u8 = b'e';
 /// First tag of drains. The tags of each drain have a range of their own.
 const TAG_DRAIN: u64 = 1 << 32;

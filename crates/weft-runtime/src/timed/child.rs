@@ -89,11 +89,13 @@ impl Reader {
         let program = std::env::current_exe()?;
         let child = Command::new(program)
             .arg0(READER)
-            // A key on the terminal ends this process, which then lets the read end.
+            // Ctrl-C on the terminal must reach this process alone, which lets the read end before
+            // it exits itself.
             .process_group(0)
             .stdin(OwnedFd::from(theirs))
             .stdout(Stdio::from(disk.try_clone_to_owned()?))
-            // What waits for the end of a pipe must not wait for a child that is left behind.
+            // A reader of this process's stderr pipe must see its end even if a child is left
+            // behind.
             .stderr(Stdio::null())
             .spawn()?;
         Ok(Self { child, socket })
@@ -158,7 +160,7 @@ impl Reader {
 
 impl Drop for Reader {
     fn drop(&mut self) {
-        // It is not waited for: it may be in a read that does not end.
+        // The child is not waited for: it may be in a read that does not end.
         let _ = self.child.kill();
     }
 }
@@ -222,8 +224,8 @@ pub(super) mod tests {
         asleep(&[])
     }
 
-    /// Reads by a child that sent `bytes` in advance as the answer to the first read, which thus
-    /// ends within any limit, and that never answers others.
+    /// Reads by a child that has sent `bytes` in advance as the answer to the first read. That read
+    /// ends within any limit; others are never answered.
     pub(crate) fn read_before(bytes: &[u8]) -> ChildReads {
         let count = i32::try_from(bytes.len()).unwrap();
         asleep(&[&0_i32.to_le_bytes(), &count.to_le_bytes(), bytes].concat())
@@ -273,7 +275,7 @@ pub(super) mod tests {
         let result = reads.read(disk.as_fd(), (0, 1), limit, &mut || ());
         assert!(matches!(result, Err(ReadFault::TimedOut)), "{result:?}");
         assert!(reads.reader.is_none());
-        // The child could be killed; one in a read that hangs could not.
+        // This child is killed. A child in a read that hangs would survive the kill.
         let _ = reads.hanging[0].child.wait();
         assert_eq!(reads.hanging(), 0);
     }

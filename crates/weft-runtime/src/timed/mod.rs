@@ -1,7 +1,7 @@
 //! Reads with a time limit, of disks that hang.
 //!
-//! A read that takes longer than the limit fails with `ETIMEDOUT`. To the array it is like a read
-//! of an unreadable sector, the data of which is on the other members. The range of such a read is
+//! A read that takes longer than the limit fails with `ETIMEDOUT`. The array treats it like a read
+//! of an unreadable sector, and reads the data from the other members. The range of such a read is
 //! remembered for its disk, however often the disk is opened. A read that contains the whole range
 //! fails at once; a shorter read within the range is tried, and if it times out too, its range
 //! replaces the longer one. A disk with eight such ranges is not read any more.
@@ -37,7 +37,7 @@ pub struct TimedOut {
     pub disk: String,
     /// Number of reads.
     pub reads: usize,
-    /// Byte ranges of the reads, in ascending order, without those that contain another one.
+    /// Byte ranges of the reads, in ascending order. A range that contains another one is left out.
     pub ranges: Vec<Range<u64>>,
 }
 
@@ -80,7 +80,8 @@ impl ReadTimeout {
         timed_out.filter(|timed_out| timed_out.reads > 0).collect()
     }
 
-    /// The disk of this name, or the same disk under the name of an earlier call.
+    /// Returns the record of a disk. A disk that is known already, under this or another name,
+    /// keeps its record.
     fn disk(&self, file: &OwnedFd, name: &str) -> Result<Arc<TimedDisk>, Errno> {
         let identity = Identity::of(file)?;
         let mut disks = lock(&self.disks);
@@ -235,9 +236,9 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Number of ranges that timed out after which a disk is not read any more. Each costs the time
-/// limit once or, where no other disk has the data and shorter reads look for readable parts,
-/// several times.
+/// Number of ranges that timed out after which a disk is not read any more. Each range costs the
+/// time limit once. If no other disk has the data, shorter reads look for the readable parts of the
+/// range, and it costs the limit several times.
 const PLACES_MAX: usize = 8;
 
 #[cfg(test)]
@@ -310,7 +311,7 @@ pub(crate) mod tests {
         is_refused(&file, 0..9);
         times_out(&file, 4..6);
         is_refused(&file, 3..6);
-        // Another descriptor of the disk, which reads well, has the same memory.
+        // The disk opened a second time: its reads succeed, but the ranges are remembered.
         let second = open(&timeout, &disk, child::tests::read_before(b"5678"));
         is_refused(&second, 2..8);
         assert_eq!(read(&second, 5..9).unwrap(), b"5678");

@@ -45,7 +45,7 @@ pub enum State {
 pub(super) struct DeviceInfo {
     pub(super) number: u32,
     pub(super) state: State,
-    /// Process id of the process that serves the device, or did last.
+    /// Process id of the process that serves the device, or that served it last.
     server: u32,
     flags: u64,
     /// Number that the server has chosen for the device (`ublksrv_flags`).
@@ -128,8 +128,8 @@ impl QueueCommand {
         ioctl(if self == Self::Fetch { 0x20 } else { 0x21 }, 16, true)
     }
 
-    /// Bytes of the command for entry `tag` of queue 0. `result` is that of the entry's last
-    /// request.
+    /// Bytes of the command for entry `tag` of queue 0. `result` is the result of the last request
+    /// in this entry.
     pub(super) fn bytes(tag: u16, result: i32) -> [u8; 16] {
         let mut bytes = [0; 16];
         bytes[2..4].copy_from_slice(&tag.to_ne_bytes());
@@ -315,7 +315,7 @@ mod tests {
 
     #[test]
     fn commands_have_the_numbers_of_the_kernel() {
-        // As `printf("%#x", UBLK_U_CMD_…)` of a program with the kernel's header prints them.
+        // Values that a C program with the kernel's header prints by `printf("%#x", UBLK_U_CMD_…)`.
         assert_eq!(Command::Info.number(), 0x8020_7502);
         assert_eq!(Command::Add.number(), 0xc020_7504);
         assert_eq!(Command::EndRecovery.number(), 0xc020_7511);

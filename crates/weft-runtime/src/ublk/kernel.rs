@@ -71,8 +71,8 @@ impl Control {
         Ok(DeviceInfo::decode(&bytes))
     }
 
-    /// Information about a device, after a wait until the kernel has noticed the end of its last
-    /// server, if the device is of `owner` and its server does not run any more.
+    /// Information about a device. If the device is of `owner` and its server has ended, waits
+    /// until the kernel has noticed that, for at most [`TRIES_MAX`] attempts.
     pub(super) fn settled(&mut self, device: u32, owner: u64) -> io::Result<DeviceInfo> {
         let mut tries = 0;
         loop {
@@ -86,8 +86,8 @@ impl Control {
         }
     }
 
-    /// Runs a command, again and again while the kernel is busy with the end of the last server, at
-    /// most [`TRIES_MAX`] times.
+    /// Repeats a command while the kernel is busy with the end of the last server, at most
+    /// [`TRIES_MAX`] times.
     pub(super) fn patiently(
         &mut self,
         mut command: impl FnMut(&mut Self) -> io::Result<()>,
@@ -130,7 +130,8 @@ impl Control {
             match self.ring.submit_and_wait(1) {
                 Ok(_) => {}
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                // The entry was not taken, or will end: only its completion tells.
+                // The error does not say whether the kernel took the entry. The entry is queued or
+                // in flight, so its completion is waited for.
                 Err(_) => std::thread::sleep(Duration::from_millis(1)),
             }
             if let Some(done) = self.ring.completion().next() {
@@ -304,7 +305,7 @@ impl Descriptors {
     fn read(&self, tag: u16) -> [u8; DESCRIPTOR_BYTES] {
         let at = usize::from(tag) * DESCRIPTOR_BYTES;
         assert!(at + DESCRIPTOR_BYTES <= self.len, "a tag below the depth");
-        // SAFETY: the place is in the mapping, as was asserted.
+        // SAFETY: the descriptor is inside the mapping, as was asserted.
         let descriptor = unsafe { self.start.add(at) }.cast::<[u8; DESCRIPTOR_BYTES]>();
         // SAFETY: the driver does not write the descriptor now; volatile, because it has written it
         // since the mapping was made. Bytes need no alignment.

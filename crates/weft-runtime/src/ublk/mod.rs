@@ -66,7 +66,7 @@ impl Device {
                 return Ok(Self { control, number: other, is_taken_over: true });
             }
             if info.owner == owner && info.state == State::Dead && !info.is_served() {
-                // Its server ended before the device was there.
+                // The server that created this device ended before it had started the device.
                 control.call(Command::Delete, other).map_err(failed)?;
                 continue;
             }
