@@ -16,8 +16,8 @@
 //! [`Bitmap::parse`] never returns an empty set for a bitmap that it does not trust.
 //!
 //! Source: format facts as read from Linux 6.1 and 6.12, mdadm 4.2 to 4.6 and, for version 6, a
-//! Linux of 2026; bits and headers of Linux 6.12 in `fixtures/md-meta`. The states of version 6
-//! have been read and not tried.
+//! Linux of 2026; bits and headers of Linux 6.12 in `fixtures/md-meta`. The states of version 6 are
+//! taken from the kernel's source and were not tested with bitmaps that a kernel wrote.
 
 use crate::error::at;
 use crate::{ByteOrder, LogError, Uuid};
@@ -354,8 +354,8 @@ impl BitmapHeader {
 impl Bitmap {
     /// Reads a bitmap and decides whether it can be trusted.
     ///
-    /// In a stale bitmap every chunk is dirty, except those that were never written; in one that is
-    /// shorter than the area that it should cover, the chunks beyond its end are dirty.
+    /// In a stale bitmap every chunk is dirty, except chunks that were never written. In a bitmap
+    /// that is shorter than the area to cover, the chunks beyond its end are dirty.
     ///
     /// Shape    `bytes` begin with the header; bits that are not given count as set
     ///
@@ -382,7 +382,7 @@ impl Bitmap {
         }
         let trust = header.trust(context);
         let known = chunks.min(header.sync_size.0.div_ceil(chunk.0));
-        // As many states as the bytes hold, even if there should be more.
+        // `bytes` may be too short for all states; the chunks without a state are dirty.
         let states = (0..usize::try_from(known).unwrap_or(usize::MAX))
             .map_while(|index| header.state_of(bytes, index, chunks))
             .map(|said| match trust {
@@ -497,8 +497,8 @@ impl Bitmap {
     /// resync checkpoint (`None` for a clean array).
     ///
     /// Source   a degraded array that has not cleared bits at its present event count keeps them
-    ///          for the missing member, and all dirty ranges are resynced; otherwise chunks that
-    ///          end below the checkpoint are left out, and for a clean array all of them
+    ///          for the missing member, and all dirty ranges are resynced; otherwise only the
+    ///          chunks from the one that ends at the checkpoint on, and in a clean array none
     pub fn resync_ranges(
         &self,
         degraded: bool,
@@ -563,8 +563,8 @@ impl BitmapHeader {
         }
         let nodes = if self.version == 5 { self.nodes.max(1) } else { 1 };
         let node_bytes = (BITMAP_HEADER_BYTES as u64 + chunks.div_ceil(8)).next_multiple_of(4096);
-        // A node with bits that were not given may have set them, so the first missing node ends
-        // the search.
+        // The bits of a node beyond the given bytes may be set, so the state of the chunk is
+        // unknown unless an earlier node has set its bit.
         for node in 0..u64::from(nodes) {
             let start = usize::try_from(node.checked_mul(node_bytes)?).ok()?;
             let byte = start.checked_add(BITMAP_HEADER_BYTES + index / 8)?;
@@ -722,7 +722,7 @@ mod tests {
             (false, 10, Some(8), vec![(0, 64)]), // the chunk that ends there
             (false, 10, Some(9), vec![(8, 56)]),
             (false, 10, Some(65), vec![]),
-            (true, 8, None, vec![]), // nothing is kept for anyone
+            (true, 8, None, vec![]), // no bit is kept for a missing member
             (true, 10, None, vec![(0, 64)]),
             (true, 10, Some(40), vec![(0, 64)]),
         ] {

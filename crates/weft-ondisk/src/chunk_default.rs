@@ -1,12 +1,12 @@
 //! Default chunk: the chunk size of a new array when the user gives none.
 //!
-//! mdadm has made chunks of 512 KiB since 2010, for rotating disks: there each chunk of a request
-//! may be a seek, and four streams of reads on four disks have less than half the throughput with
-//! chunks of 64 KiB. An SSD has no seeks. With parity, a small chunk lets a request, or several in
-//! flight together, fill a stripe: with 64 KiB on four members that takes 192 KiB, with 512 KiB 1.5
-//! MiB, and a stripe that is not filled has to be read before it is written. RAID 4, 5 and 6 of
-//! SSDs only therefore get chunks of 64 KiB here. RAID 0 and 10 have no such stripes and get
-//! mdadm's default.
+//! mdadm has made chunks of 512 KiB since 2010, for rotating disks. On these each chunk of a
+//! request may cost a seek: with chunks of 64 KiB, four streams of reads on four disks have less
+//! than half the throughput. An SSD has no seeks. With parity, a small chunk lets a request, or
+//! several in flight together, fill a stripe: on four members that takes 192 KiB with chunks of 64
+//! KiB, and 1.5 MiB with chunks of 512 KiB. A stripe that is not filled has to be read before it is
+//! written. Therefore RAID 4, 5 and 6 of SSDs only get chunks of 64 KiB here. RAID 0 and 10 have no
+//! such stripes and get mdadm's default.
 //!
 //! Measured  docs/grid.md, "The size of chunks": rates of every array of SSDs with 64 KiB as a
 //!           multiple of those with 512 KiB, and the loads that lose

@@ -1,8 +1,8 @@
 //! CRC-32C, finished or as the bare register: the checksums of the logs.
 //!
-//! Both use the same register over the same polynomial, 0x1edc6f41, bits reflected. The usual
-//! CRC-32C starts with ones and inverts the result; the partial parity log stores that. The journal
-//! stores the register itself, so that one checksum can be the start of the next.
+//! Both forms use the same register over the same polynomial, 0x1edc6f41, bits reflected. The usual
+//! CRC-32C starts with ones and inverts the result; the partial parity log stores this form. The
+//! journal stores the register itself, so that one checksum can be the start of the next.
 //!
 //! Source: RFC 3720, appendix B.4, for the polynomial and its check value; md for the use of each
 //! form.
@@ -17,7 +17,7 @@ pub fn crc32c(bytes: &[u8]) -> u32 {
     crc32c::crc32c(bytes)
 }
 
-/// CRC-32C of the concatenated pieces.
+/// CRC-32C of the concatenated slices.
 #[must_use]
 pub fn crc32c_of(pieces: &[&[u8]]) -> u32 {
     pieces.iter().fold(0, |sum, piece| crc32c::crc32c_append(sum, piece))

@@ -22,8 +22,8 @@ use weft_units::{SECTOR_BYTES, Sectors, Slot};
 /// the offset of all members.
 ///
 /// The offset leaves room for a later reshape: 128 MiB, halved until it is less than a thousandth
-/// of the member, but no less than two chunks. Before that room are the superblock and a bitmap, or
-/// 1 MiB for a partial parity log. The sum is rounded up to 1 MiB.
+/// of the member, but no less than two chunks. The superblock comes before that room, and so does a
+/// bitmap or, for a partial parity log, 1 MiB. The sum is rounded up to 1 MiB.
 ///
 /// Source   mdadm 4.2 to 4.6, equal in all
 #[must_use]
@@ -151,9 +151,9 @@ impl NewArray {
     /// Superblocks of all members, in the order in which they are listed: the members of slots that
     /// are not `missing`, then the spares.
     ///
-    /// Source   numbering: listed members count up from 0, a missing one too. A member that is to
-    ///          be rebuilt instead of its slot being resynced comes last and leaves its number
-    ///          free: 0, 1 and 3 for three members of RAID5.
+    /// Source   numbering: the listed members count up from 0, and so does a missing one. A member
+    ///          that is rebuilt, instead of a resync, gets the number after all others, and the
+    ///          number of its slot stays free: 0, 1 and 3 for three members of RAID5.
     ///
     /// # Errors
     ///
@@ -389,8 +389,8 @@ impl NewArray {
     /// Sectors of a member that data cannot use.
     fn reserved(&self, member_size: Sectors, data_offset: Sectors) -> Sectors {
         match self.minor {
-            // The remainder to 4 KiB, at least 8 KiB with the superblock, and log and bitmap before
-            // it.
+            // From the end of the member: the remainder to 4 KiB, 8 KiB with the superblock, the
+            // log and the space for a bitmap.
             Minor::V1_0 => Sectors(member_size.0 % 8 + 16 + 8 + bitmap_space(member_size)),
             Minor::V1_1 | Minor::V1_2 => data_offset,
         }

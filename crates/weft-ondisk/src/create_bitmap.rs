@@ -16,7 +16,7 @@ pub struct NewBitmap {
     pub daemon_sleep: u32,
 }
 
-/// Chunk of a bitmap when the user gives none, in bytes, unless its bits need a larger one.
+/// Default chunk of a bitmap, in bytes. A larger chunk is used if the bits would not fit.
 const CHUNK_DEFAULT: u64 = 64 << 20;
 
 /// Smallest legal chunk, in bytes.
@@ -56,8 +56,8 @@ impl Default for NewBitmap {
 }
 
 impl NewBitmap {
-    /// Chunk size in bytes: the one that was asked for, or the default, enlarged until the bits for
-    /// `sync_size` fit in `room` sectors.
+    /// Chunk size in bytes: the size that was asked for, or the default. The default is enlarged
+    /// until the bits for `sync_size` fit in `room` sectors.
     ///
     /// # Errors
     ///
@@ -135,8 +135,8 @@ impl NewBitmap {
 
     /// Sectors available for a bitmap on a member of an array without one.
     ///
-    /// Source   mdadm: between superblock and bad-block log; of 1.0 between data and that log,
-    ///          where `data_size` says how much is kept free
+    /// Source   mdadm: the room between superblock and bad-block log; in version 1.0 the room
+    ///          between the data, which ends where `data_size` says, and the bad-block log
     #[must_use]
     pub fn room_beside(superblock: &Superblock) -> Sectors {
         let sectors = match superblock {

@@ -71,7 +71,7 @@ pub enum SuperblockError {
         /// Version of the superblock with the later creation time: the one that mdadm would use.
         newest: Version,
     },
-    /// The stored checksum differs from that of the other bytes.
+    /// The stored checksum differs from the checksum computed over the other bytes.
     #[error(
         "{at}: found {stored:#010x}, expected {computed:#010x} from the other bytes; the \
              superblock is damaged: leave the member out, or restore the superblock from a copy"
@@ -273,7 +273,7 @@ fn roles(slots: u32) -> String {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum LogError {
-    /// The stored checksum differs from that of the other bytes.
+    /// The stored checksum differs from the checksum computed over the other bytes.
     #[error(
         "{at}: found {stored:#010x}, expected {computed:#010x} from the other bytes; {}",
         way_out(at)

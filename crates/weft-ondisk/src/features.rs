@@ -62,10 +62,11 @@ impl Features {
     /// Features that weft understands but does not keep up to date. It does not write to an array
     /// that has one of them.
     ///
-    /// A bitmap is not among them: whether an array with a bitmap may be written depends on the
-    /// bitmap, see [`crate::Bitmap::may_be_kept`]. Nor is a bad-block log, unless its unit is not a
-    /// sector, nor a replacement, which is left out beside its original and an ordinary member
-    /// without it.
+    /// A bitmap is not in the list: whether an array with a bitmap may be written depends on the
+    /// bitmap, see [`crate::Bitmap::may_be_kept`]. A bad-block log is not in the list either; it
+    /// prevents writing only if its unit is not a sector. A replacement prevents no writing: beside
+    /// its original it is filled further or left out, and without its original it is an ordinary
+    /// member.
     const UNWRITABLE: [(Self, &'static str); 5] = [
         (Self::RESHAPE, "a reshape under way"),
         (Self::CLUSTERED, "an array shared by a cluster"),

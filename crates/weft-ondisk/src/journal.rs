@@ -13,7 +13,8 @@
 //! ```
 //!
 //! Source: format facts as read from Linux 6.1 and 6.12; a meta block of Linux 6.12 in
-//! `fixtures/md-meta`. Parity and flush payloads have been read of and not tried.
+//! `fixtures/md-meta`. Parity and flush payloads follow the kernel's source and were not tested
+//! with payloads that a kernel wrote.
 
 use crate::crc::crc32c_raw;
 use crate::error::at;
@@ -294,7 +295,7 @@ pub enum JournalState {
 impl JournalScan {
     /// Starts a scan at the tail that the journal member's superblock names.
     ///
-    /// Units    `data_size` as in the superblock; the ring has the whole blocks in it
+    /// Units `data_size` as in the superblock; the ring is its whole blocks of 4 KiB
     ///
     /// # Errors
     ///
@@ -345,7 +346,7 @@ impl JournalScan {
             return;
         }
         self.blocks.push(block);
-        // At the tail again, the ring is full.
+        // A scan that has come round to the tail again has read the whole ring.
         self.next = (self.walked < self.ring.0).then(|| Sectors((at.0 + step) % self.ring.0));
     }
 

@@ -30,7 +30,7 @@ pub enum Level {
     Raid10,
 }
 
-/// Redundancy of a level, which decides on the members that an array can do without.
+/// Redundancy of a level, which determines the members that may be missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Redundancy {
     /// Copies of each chunk on some of the members.
@@ -199,8 +199,8 @@ impl Level {
         matches!(self.row().redundancy, Redundancy::Copies | Redundancy::Mirror)
     }
 
-    /// Whether the superblock's `size` is the used part of each member. For levels without
-    /// redundancy, `data_size` is.
+    /// Whether the superblock's `size` gives the used part of each member. For levels without
+    /// redundancy `data_size` gives it.
     #[must_use]
     pub const fn uses_size(self) -> bool {
         !matches!(self.row().redundancy, Redundancy::None)

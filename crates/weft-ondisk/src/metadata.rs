@@ -131,7 +131,8 @@ impl Metadata {
             blocks.iter().map(|(version, block)| (*version, block.as_slice())).collect();
         let (superblock, uncut) = match Superblock::find(&borrowed, member_size) {
             Ok(superblock) => (superblock, None),
-            // Only versions with a place that does not depend on the member's size.
+            // The member is cut off. Only versions 1.1 and 1.2 have a place that does not depend on
+            // the size of the member.
             Err(cut @ SuperblockError::Truncated { needs, .. }) => {
                 let at_start = |(version, _): &&(Version, &[u8])| {
                     matches!(version, Version::V1_1 | Version::V1_2)
@@ -209,7 +210,7 @@ impl Reader<'_> {
             Err(error) => return Ok(Some(Err(error.to_string()))),
         };
         let sync_size = self.superblock.sync_size();
-        // As much as md writes at once; a logical block may be that large.
+        // 4096 bytes: as much as md writes at once, and the largest logical block.
         let first = bytes_of(room.len, 4096);
         let bytes = self.get("bitmap", room.start, first)?;
         let area = BitmapHeader::decode(&bytes).and_then(|header| header.area(sync_size));

@@ -407,8 +407,8 @@ impl Write {
 /// Call [`PplScan::poll`] for the next sector to read and pass the bytes to [`PplScan::handle`]
 /// until there is nothing more to read, then call [`PplScan::newest`].
 ///
-/// Source   the first log is at the start of the area, each next one where the one before it ends;
-///          what is not a log, or is older than the one before it, ends the search
+/// Source   the first log is at the start of the area, and each further log begins where the log
+///          before it ends; an invalid header, or one older than the header before, ends the search
 #[derive(Clone, Debug)]
 pub struct PplScan {
     signature: u32,

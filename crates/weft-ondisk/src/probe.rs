@@ -95,7 +95,7 @@ const ZFS_UBERBLOCK: u64 = 0x00ba_b10c;
 
 /// First signature of a known format on a member; md counts as one. `None` if there is none.
 ///
-/// Shape    `head` the first [`HEAD_BYTES`] of the member and `tail` its last [`TAIL_BYTES`], or
+/// Shape    `head` is the first [`HEAD_BYTES`] of the member and `tail` its last [`TAIL_BYTES`], or
 ///          the whole member if it is smaller; bytes that are not given are not searched
 #[must_use]
 pub fn foreign_signature(member_size: Sectors, head: &[u8], tail: &[u8]) -> Option<Foreign> {
@@ -158,7 +158,7 @@ pub struct Misplaced {
 /// members inside other data.
 ///
 /// Shape    `bytes` begin at sector `first`. A superblock is found only if the 4096 bytes from its
-///          start on are in `bytes`, so consecutive pieces of a member must overlap by 3584 bytes
+///          start on are in `bytes`, so consecutive parts of a member must overlap by 3584 bytes
 #[must_use]
 pub fn superblocks_anywhere(bytes: &[u8], first: Sectors) -> Vec<Misplaced> {
     let sector_bytes = usize::try_from(SECTOR_BYTES).expect("512");

@@ -6,13 +6,13 @@ use weft_units::Sectors;
 
 use crate::{Minor, Role, Superblock};
 
-/// Sectors of data that a superblock of version 0.90 can name, which counts KiB in 32 bits.
+/// Largest data size that a superblock of version 0.90 can hold, which counts KiB in 32 bits.
 const DATA_090_MAX: Sectors = Sectors((1 << 33) - 2);
 
 impl Superblock {
-    /// Sectors from the start of the member's data up to which the data can grow on a member of
-    /// this size. With a superblock at the end of the member they end where they end now, because
-    /// the superblock does not move.
+    /// Largest data size of this member on a device of `member_size`, in sectors from the start of
+    /// the data. A superblock at the end of the member does not move, so the data keeps its present
+    /// room.
     #[must_use]
     pub fn data_room(&self, member_size: Sectors) -> Sectors {
         match self {

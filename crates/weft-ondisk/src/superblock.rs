@@ -20,8 +20,8 @@
 //! assert!(nothing.to_string().starts_with("no md superblock found"));
 //! ```
 //!
-//! Source: differences of the versions, as in `super090/` and `super1/`; of several superblocks,
-//! mdadm 4.2 uses the one created last, and weft asks when they name two arrays.
+//! Source: differences of the versions, as in `super090/` and `super1/`. If a member has several
+//! superblocks, mdadm 4.2 uses the one created last; weft asks if they name two arrays.
 
 use crate::features::{Features, Reason};
 use crate::layout_id::Layouts;
@@ -116,13 +116,14 @@ impl Candidates {
         candidates
     }
 
-    /// Superblock to use: the only legal one. If there are several of the same array, the one
-    /// created last.
+    /// Chooses the superblock to use: the only legal one, or, of several superblocks of the same
+    /// array, the one created last.
     ///
     /// # Errors
     ///
-    /// If none is legal, the error of the first with the magic, or `Absent`. For two arrays,
-    /// `Ambiguous`, which names the one that mdadm would use: the user has to choose.
+    /// Without a legal superblock, the error of the first superblock with the magic, or `Absent`.
+    /// With superblocks of two arrays, `Ambiguous`: the user has to choose. The error names the
+    /// superblock that mdadm would use.
     pub fn one(self) -> Result<Superblock, SuperblockError> {
         let mut legal = self.legal.into_iter();
         let Some(newest) = legal.next() else {
@@ -587,8 +588,8 @@ impl Superblock {
         new.feature_map.contains(Features::RESHAPE).then_some(&new.reshape)
     }
 
-    /// First sector of data on the member after the reshape that the superblock records, and
-    /// otherwise as [`Superblock::data_offset`]. `None` if it is not on the member.
+    /// First sector of data on the member after the reshape that the superblock records; without a
+    /// reshape, [`Superblock::data_offset`]. `None` if this sector is not on the member.
     #[must_use]
     pub fn data_offset_after(&self) -> Option<Sectors> {
         let moves = Features::RESHAPE.with(Features::NEW_OFFSET);
@@ -599,7 +600,7 @@ impl Superblock {
         self.data_offset().0.checked_add_signed(distance.into()).map(Sectors)
     }
 
-    /// Sectors of the member that hold data; during a reshape, of either geometry.
+    /// Sectors of the member that hold data; during a reshape, in the old or the new geometry.
     #[must_use]
     pub fn data_range(&self) -> SectorRange {
         let before = self.data_offset();
@@ -615,7 +616,7 @@ impl Superblock {
     /// Source   mdadm's Grow.c (`space_before`), md's `super_1_allow_new_offset`
     #[must_use]
     pub fn room_before_data(&self, bitmap_end: Option<Sectors>) -> Sectors {
-        /// Sectors from the superblock on that md never gives to data.
+        /// Sectors, counted from the superblock, that md never gives to data.
         const KEPT: u64 = 72;
         let Some(new) = self.as_v1() else { return Sectors::ZERO };
         let from_superblock = match new.minor {
@@ -630,7 +631,7 @@ impl Superblock {
         Sectors(new.data_offset.0 - end)
     }
 
-    /// Records the beginning of a reshape, for which the data of this member moves.
+    /// Records the beginning of a reshape that moves the data of this member.
     ///
     /// Source   md-reshape.md §1
     pub fn begin_reshape(&mut self, to: Reshape) {
@@ -647,14 +648,14 @@ impl Superblock {
         array_size(self.level(), new_layout, self.size(), new_chunk, self.raid_disks())
     }
 
-    /// Records the array sector up to which the reshape has come.
+    /// Records the array sector that the reshape has reached.
     pub const fn set_reshape_position(&mut self, position: Sectors) {
         if let Self::V1(new) = self {
             new.reshape.position = position.0;
         }
     }
 
-    /// Records the end of the reshape: the geometry after it is the only one.
+    /// Records the end of the reshape: the new geometry becomes the only one.
     ///
     /// Source   md-reshape.md §5 (md: `md_finish_reshape`)
     pub fn end_reshape(&mut self) {
@@ -672,8 +673,8 @@ impl Superblock {
         new.forget_reshape();
     }
 
-    /// Records the geometry before a reshape that has not moved anything yet as the only one. The
-    /// members of its new slots become spares.
+    /// Reverts a reshape that has not moved any data yet: the old geometry becomes the only one,
+    /// and the members of the new slots become spares.
     pub fn revert_reshape(&mut self) {
         let Self::V1(new) = self else { return };
         let Some(before) = new.raid_disks_before() else { return };

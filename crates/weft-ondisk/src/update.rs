@@ -26,8 +26,7 @@ pub struct Standing {
     pub role: Role,
     /// Whether the member has a slot but not all of its data yet.
     pub rebuilding: bool,
-    /// Whether a device has this number. False for a free number, and for one with a device that is
-    /// gone.
+    /// Whether a device has this number. False if the number is free or its device is gone.
     pub present: bool,
     /// Device number and flags of the member, for 0.90.
     pub device: Disk090,

@@ -83,7 +83,7 @@ fn a_new_bitmap_is_that_of_mdadm() {
     }
 }
 
-/// An array created without a bitmap later gets the same bitmap at the same place.
+/// A bitmap that is added later has the same content and place as one made with the array.
 #[test]
 fn a_bitmap_that_comes_later_is_that_of_mdadm() {
     for MdadmArray { name, mut superblock, member_size, bitmap_start, new, bitmap, .. } in

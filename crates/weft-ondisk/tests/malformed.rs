@@ -187,7 +187,7 @@ fn each_broken_feature_role_and_log_of_a_raid5_member_is_named() {
             (&[u32_at(224, 1)], "logical_block_size"),
             (&[u32_at(224, 513)], "logical_block_size"),
             (&[u32_at(224, 131_072)], "logical_block_size"),
-            // what only informs
+            // fields that are only displayed
             (&[(32, vec![0xff; 32])], ""),
             (&[u64_at(64, u64::MAX)], ""),
             (&[u64_at(192, u64::MAX)], ""),
@@ -240,7 +240,7 @@ fn each_broken_field_of_other_levels_is_named() {
         &[
             (&[], ""),
             (&[u32_at(76, 3)], "layout"),
-            (&[u32_at(8, 0), u32_at(76, 3)], ""), // then it says nothing
+            (&[u32_at(8, 0), u32_at(76, 3)], ""), // without the feature the layout means nothing
             (&[u32_at(88, 0)], "chunksize"),
             (&[u32_at(88, 24)], ""),
             (&[u32_at(88, 24), u32_at(224, 8192)], "chunksize"),

@@ -1,6 +1,6 @@
 //! Tests of all 70 kinds of broken metadata in the reference (spec/md-ondisk.md §11).
 //!
-//! Rows that the bytes of one member decide are checked; the other rows are listed by name.
+//! Rows that the bytes of one member decide are checked. The other rows are listed by name.
 
 #[allow(dead_code, reason = "each test uses its part")]
 mod area;
@@ -139,7 +139,7 @@ fn bitmap(
     Bitmap::parse(&bytes, &context)
 }
 
-/// Place of the bitmap for a given `bitmap_offset`.
+/// Checks the place of the bitmap for a given `bitmap_offset`.
 fn bitmap_place(array: &str, offset: i32) -> Result<(), SuperblockError> {
     let size = fixture::member(array, 0).member_size;
     let parsed = new(array, &[w32(96, offset.cast_unsigned())])?;
@@ -298,7 +298,7 @@ fn identity(table: &mut Table) {
     let damaged = Super090::parse(&block, area.member_size);
     let sum = "0.90 superblock sb_csum at byte 152: found 0xe6e559f9, expected 0xe6e559fa";
     table.row(6, "0.90", damaged, sum);
-    edit(&mut block, &[w32(152, 0x40e0)]); // e6e5 + 59fa, once more folded
+    edit(&mut block, &[w32(152, 0x40e0)]); // 0xe6e5 + 0x59fa = 0x140df, and its halves 1 + 0x40df
     table.row(6, "0.90, folded", Super090::parse(&block, area.member_size), "accepted");
     for max_dev in [0, 1921, u32::MAX] {
         let expected =

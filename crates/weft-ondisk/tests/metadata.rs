@@ -136,7 +136,7 @@ fn a_superblock_is_looked_for_at_every_place_that_the_member_has() {
     assert_eq!((places(65_543), places(127), places(24), places(23)), (4, 3, 3, 0));
 }
 
-// Regression: one bad sector at any of the four places cost the member.
+// Regression: one bad sector at any of the four places made the whole member unusable.
 #[test]
 fn a_place_that_cannot_be_read_costs_the_member_only_if_its_superblock_is_there() {
     let mut used = 0;

@@ -186,7 +186,8 @@ fn version_0_90_superblocks() {
             Ok(decoded) => {
                 let mut again: [u8; 4096] = block.clone().try_into().unwrap();
                 decoded.encode_into(&mut again);
-                // A sum that matches only once folded becomes the exact sum.
+                // A stored sum that is right only when folded to 16 bits is replaced by the exact
+                // sum.
                 let exact = again[152..156] == block[152..156];
                 assert!(again[..152] == block[..152] && again[156..] == block[156..]);
                 assert!(exact || Super090::decode(&again, size).as_ref() == Ok(&decoded));

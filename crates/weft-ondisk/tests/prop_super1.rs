@@ -136,7 +136,7 @@ proptest! {
                 }
             }
             Err(weft_ondisk::CreateError::Illegal(error)) => {
-                // The only check left to the superblock.
+                // Overflow is the only error that `plan` leaves to the check of the superblock.
                 let overflow = matches!(error, SuperblockError::Overflow { .. });
                 prop_assert!(overflow, "{}", error);
             }

@@ -4,12 +4,12 @@
 //! examined. A table may be hostile: every offset is checked before it is read, every chain has a
 //! bounded length, and no table makes the reader allocate more than `ARRAY_BYTES_MAX`.
 //!
-//! If the first GPT header is damaged, the second one is used, with a notice. Images do not record
-//! the logical block size of their disk; both sizes that exist are tried. For an MBR in an image,
-//! blocks of 512 bytes are assumed, because nothing in it says otherwise.
+//! If the first GPT header is damaged, the second one is used, with a notice. An image does not
+//! record the logical block size of its disk, so both 512 and 4096 bytes are tried for a GPT. For
+//! an MBR in an image, blocks of 512 bytes are assumed, because nothing in an MBR gives their size.
 //!
 //! Existing crates for partition tables take ownership of the device, write it back, or trust the
-//! counts in its headers; hence this reader of one page.
+//! counts in its headers; hence weft has its own reader.
 //!
 //! Source   UEFI specification 2.10, §5.3 (GPT) and §5.2 (MBR); the order of logical partitions is
 //!          that of the chain, as fdisk shows it

@@ -167,7 +167,8 @@ impl Disk090 {
     /// Role of the member.
     ///
     /// Source   the kernel tests "faulty" and then "sync"; a member that is active but not in sync
-    ///          is a spare to it, and so are members of a reshape, which weft does not continue
+    ///          counts as a spare, also during a reshape, because weft does not continue reshapes
+    ///          of this version
     #[must_use]
     pub fn role(&self) -> Role {
         match u16::try_from(self.raid_disk) {
@@ -249,7 +250,7 @@ impl Super090 {
     ///
     /// # Errors
     ///
-    /// [`SuperblockError`] with the first of these that is wrong.
+    /// [`SuperblockError`] for the first of these checks that fails.
     pub fn decode(bytes: &[u8], member_size: Sectors) -> Result<Self, SuperblockError> {
         let Some(super_offset) = Self::position(member_size) else {
             let expected = RESERVED_090;
@@ -261,7 +262,8 @@ impl Super090 {
         let words = Words::read(block, if big { ByteOrder::Big } else { ByteOrder::Little });
         check_format(&words)?;
         let (stored, computed) = (words.get(Word::SB_CSUM), words.sum());
-        // The kernel compares no more than this: Alpha folded the checksum to 16 bits.
+        // The kernel compares only the sums folded to 16 bits, because Linux on Alpha stored a
+        // folded checksum.
         if folded(stored) != folded(computed) {
             return Err(SuperblockError::Checksum { at: Word::SB_CSUM.at(), stored, computed });
         }

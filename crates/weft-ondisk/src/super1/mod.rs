@@ -19,7 +19,7 @@
 //! display.
 //!
 //! Source: format facts as read from Linux 6.1 and 6.12 and mdadm 4.2 to 4.6, checked with
-//! superblocks that those wrote (`fixtures/md-super`).
+//! superblocks that these programs wrote (`fixtures/md-super`).
 
 mod raw;
 mod validate;
@@ -194,7 +194,7 @@ impl Super1 {
     ///
     /// # Errors
     ///
-    /// [`SuperblockError`] with the first of these that is wrong.
+    /// [`SuperblockError`] for the first of these checks that fails.
     pub fn decode(bytes: &[u8], minor: Minor) -> Result<Self, SuperblockError> {
         let short = || SuperblockError::Short { found: bytes.len() };
         let block = bytes.get(..SUPER_BYTES).ok_or_else(short)?;
@@ -400,8 +400,9 @@ impl Super1 {
     /// Sectors of the array. `None` for linear and RAID0, where every member adds its own size, and
     /// for geometry that [`Super1::validate`] refuses.
     ///
-    /// Source   RAID10: as many chunks as fit when each has its copies, near copies rounded down in
-    ///          whole rows of `raid_disks`, far copies in sections of `1 / far` of the member
+    /// Source   RAID10: each far copy has a section of `1 / far` of the member, in whole chunks;
+    ///          the chunks of one section of all members, divided by the number of near copies and
+    ///          rounded down, are the array
     #[must_use]
     pub fn array_size(&self) -> Option<Sectors> {
         array_size(self.level, self.layout, self.size, self.chunk, self.raid_disks)
@@ -515,9 +516,9 @@ impl fmt::Display for Role {
 /// Checksum for `sb_csum` of a superblock; `None` when the block is shorter than its `max_dev`
 /// requires, or `max_dev` is more than [`ROLES_MAX`].
 ///
-/// Shape    the first `256 + 2 * max_dev` bytes are summed as little-endian words of 4 bytes, a
-///          rest of two bytes as one of 2, and the stored checksum as 0
-/// Source   md: 64-bit sum, its halves added once, the carry of that addition lost
+/// Shape    the first `256 + 2 * max_dev` bytes are summed as little-endian words of 4 bytes; two
+///          remaining bytes count as a 16-bit number, and the stored checksum counts as 0
+/// Source   md: 64-bit sum; its halves are added once, and the carry of that addition is lost
 #[must_use]
 pub fn csum_v1(block: &[u8]) -> Option<u32> {
     let (raw, _) = Raw::ref_from_prefix(block).ok()?;
