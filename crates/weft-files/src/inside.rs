@@ -9,10 +9,10 @@ use crate::lvm::{Group, LvmError, PhysicalVolume, groups};
 use crate::probe::{Content, Kind, probe};
 use crate::source::{Shared, Window};
 
-/// A place that holds something: an array, a partition in it, a logical volume, a snapshot.
+/// A place with content: an array, a partition in it, a logical volume, a snapshot.
 pub struct Place {
-    /// Name: that of the array, `ARRAY#N` for a partition, `GROUP/VOLUME`; of a snapshot that of
-    /// its file system and its path there, `ARRAY:PATH`.
+    /// Name: the array's, `ARRAY#N` for a partition, `GROUP/VOLUME` for a logical volume, and
+    /// `ARRAY:PATH` for a snapshot, from the name of its file system and its path there.
     pub name: String,
     /// Size in bytes.
     pub size: u64,
@@ -51,8 +51,8 @@ pub fn look(sources: Vec<(String, Shared)>) -> Inside {
     }
     let found = groups(&physical);
     for volume in &physical {
-        // If no other volume has the text of its group, the logical volumes on this one are not
-        // found.
+        // Unless another physical volume has the text of its group, the logical volumes on this one
+        // are not found.
         let is_known = found.iter().any(|group| group.on.contains(&volume.name));
         if let (false, Err(error)) = (is_known, &volume.text)
             && !matches!(error, LvmError::NoText)
@@ -97,8 +97,8 @@ pub fn look(sources: Vec<(String, Shared)>) -> Inside {
     Inside { places, groups: found }
 }
 
-/// Adds to the first device of each btrfs on several devices the others. The places of the others
-/// then count as having no files of their own.
+/// Adds to the first device of each btrfs the other devices of this btrfs. The places of the other
+/// devices then count as having no files of their own.
 fn join_devices(places: &mut [Place]) {
     for index in 0..places.len() {
         let uuid = match &places[index].content {

@@ -6,14 +6,14 @@
 //! | part | file |
 //! |---|---|
 //! | bytes at any offset, windows, a cache of lines | `source.rs` |
-//! | what a source holds: kind, label, UUID, size, last use | `probe.rs` |
-//! | everything inside of several sources | `inside.rs` |
+//! | content of a source: kind, label, UUID, size, last use | `probe.rs` |
+//! | contents of several sources, with partitions and volume groups in them | `inside.rs` |
 //! | volume groups, logical volumes | `lvm/` |
-//! | what `copy` asks of a file system | `tree.rs` |
+//! | interface of a file system for `copy` | `tree.rs` |
 //! | ext2, ext3 and ext4, with their journal replayed | `ext4/` |
 //! | btrfs, with its log replayed | `btrfs/` |
-//! | one way to open them all | `open.rs` |
-//! | files out of a file system, into a folder | `copy/` |
+//! | opening of a file system of any kind | `open.rs` |
+//! | copy of files from a file system into a folder | `copy/` |
 //!
 //! Everything that is read may be damaged or hostile: each length is checked before it is used,
 //! each loop has a bound, and no name leads out of the folder.

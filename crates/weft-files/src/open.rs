@@ -1,4 +1,4 @@
-//! One way to open a file system, whatever its kind.
+//! Opening of a file system of any kind.
 
 use crate::btrfs::Btrfs;
 use crate::ext4::Ext4;

@@ -1,8 +1,9 @@
 //! Content of a source: a file system, a partition table, a physical volume, swap, LUKS.
 //!
-//! A superblock gives the label, the UUID, the size and, where it has it, the time of the last use.
-//! Nothing is checked beyond the signature and what these fields need: a damaged file system is
-//! recognised too, and an ext file system without its first superblock by a backup.
+//! A superblock gives the label, the UUID, the size and, if it records one, the time of the last
+//! use. Nothing is checked beyond the signature and the bytes that these fields need. A damaged
+//! file system is therefore recognised too, and an ext file system without its first superblock by
+//! a backup.
 //!
 //! Source   ext4: Linux documentation, "ext4 Data Structures and Algorithms", "Super Block"; btrfs:
 //!          "On-disk Format" of its wiki; XFS: "XFS Algorithms & Data Structures", "Superblocks";
@@ -30,7 +31,8 @@ pub struct Content {
     pub uuid: Option<String>,
     /// Size in bytes, as the content itself says.
     pub size: Option<u64>,
-    /// Last use, in seconds from 1970: of ext the last write, or the last mount.
+    /// Time of the last use, in seconds from 1970; on ext the later of the last write and the last
+    /// mount.
     pub last_use: Option<i64>,
     /// Notes for the user, such as blocks that cannot be read.
     pub notes: Vec<String>,
@@ -91,7 +93,7 @@ pub fn probe(source: &dyn Source) -> Content {
         .or_else(|| extended(part(&head, ext::SUPERBLOCK_AT, ext::SUPERBLOCK_BYTES)))
         .or_else(|| swap(&head));
     let mut content = found.unwrap_or_else(|| other(source, &head, &mut notes));
-    // A source without a signature may have lost that of an ext file system.
+    // A source without a signature may be an ext file system that has lost its first superblock.
     if content.kind == Kind::Nothing
         && let Some((backup, note)) = ext4::backup(source)
         && let Some(found) = extended(&backup)
@@ -156,7 +158,7 @@ fn btrfs(superblock: &[u8]) -> Option<Content> {
         return None;
     }
     let devices = le64(superblock, 0x88);
-    // Of several devices, each has its own size.
+    // If there are several devices, the size is that of this device.
     let size_at = if devices > 1 { 0xd1 } else { 0x70 };
     Some(Content {
         label: text(part(superblock, 0x12b, 256)),

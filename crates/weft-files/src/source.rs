@@ -58,7 +58,7 @@ pub(crate) fn inside(size: u64, offset: u64, len: u64) -> Result<Range<u64>, Rea
     Ok(offset..end)
 }
 
-/// A vector, for tests and for pieces that were read before.
+/// Bytes in memory, for tests and for ranges that were read before.
 impl Source for Vec<u8> {
     fn size(&self) -> u64 {
         self.len() as u64
@@ -79,7 +79,8 @@ pub struct Window {
 }
 
 impl Window {
-    /// The bytes `start..start + len` of a source; what lies beyond its end cannot be read.
+    /// The bytes `start..start + len` of a source. Bytes beyond the end of the source cannot be
+    /// read.
     #[must_use]
     pub fn new(of: Shared, start: u64, len: u64) -> Self {
         Self { of, start, len }
@@ -106,9 +107,9 @@ pub(crate) fn moved(error: ReadError, below: u64, above: u64) -> ReadError {
 
 /// Source with a cache of lines in memory, and with a list of ranges that cannot be read.
 ///
-/// A disk that fails takes seconds for each attempt and may get worse by it. Of a line that cannot
-/// be read at once, each block is read once; the blocks that cannot be read are remembered with the
-/// cause and are not read again, however often they are asked for.
+/// A disk that fails takes seconds for each attempt, and each attempt may damage it further. If a
+/// line cannot be read at once, each of its blocks is read once. The blocks that cannot be read are
+/// remembered with the cause and are not read again, however often they are asked for.
 pub struct Cached {
     of: Shared,
     lines: RefCell<Lines>,
@@ -121,20 +122,21 @@ struct Lines {
     clock: u64,
     /// Ranges that cannot be read: each first byte with the end and the cause.
     bad: BTreeMap<u64, (u64, String)>,
-    /// Line before which one line is read at a time: a longer read failed before it.
+    /// Line before which lines are read one at a time, because a longer read has failed there.
     slow_until: u64,
 }
 
-/// Bytes of a line: a read of one costs about as much as one of a block.
+/// Bytes of a line. A disk needs about as long for a line as for one block.
 const LINE_BYTES: u64 = 64 << 10;
 
 /// Largest number of lines in the cache: 16 MiB.
 const LINES_MAX: usize = 256;
 
-/// Lines that are read at once if the line before them was read: 1 MiB.
+/// Number of lines that are read at once if the line before them is in the cache: 1 MiB in all.
 const AHEAD_LINES: u64 = 16;
 
-/// Shortest read that goes past the cache: contents of large files would displace all of it.
+/// Shortest read that goes past the cache. In the cache, contents of large files would displace
+/// everything else.
 const PAST_BYTES: u64 = 256 << 10;
 
 /// Unit in bytes in which unreadable ranges are recorded: the block size of the arrays below.
@@ -205,8 +207,8 @@ impl Cached {
             *used = clock;
             return copy_part(line, within, into).map_err(wrong);
         }
-        // Files of a folder lie beside each other: after the line before, further lines are read at
-        // once.
+        // A reader that needs the line after a cached one probably goes on: files of a folder lie
+        // beside each other. Further lines are therefore read at once.
         let reads_on = number.checked_sub(1).is_some_and(|one| lines.kept.contains_key(&one));
         let ahead = if reads_on && number >= lines.slow_until { AHEAD_LINES } else { 1 };
         let mut line = self.read_lines(&mut lines, number, ahead);
@@ -367,7 +369,7 @@ mod tests {
         let source = holed(4 << 20, 1_000_000..1_000_001);
         let cached = Cached::new(source.clone());
         let mut lost = 0;
-        // Three walks over all of it in blocks, which displaces no line, and in long reads.
+        // Three walks in small reads, for which the cache has room, and one in long reads.
         for len in [1024, 4096, 300_000, 1024] {
             for offset in (0..4_u64 << 20).step_by(len) {
                 let len = (len as u64).min(source.size() - offset);
@@ -375,7 +377,7 @@ mod tests {
             }
         }
         assert_eq!(lost, 4 + 1 + 1 + 4);
-        // Once with the lines that follow, as one line, as a block.
+        // The bad range was read with the lines that follow, as one line, and as one block.
         assert_eq!(source.2.get(), 3);
         assert_eq!(cached.lines.borrow().bad.len(), 1);
     }

@@ -1,7 +1,7 @@
-//! Interface of a file system for `copy`: nodes, names, pieces of content, attributes.
+//! Interface of a file system for `copy`: nodes, names, segments of content, attributes.
 //!
-//! A file system has damage in one place and is whole in others. Answers therefore have faults
-//! beside the parts that could be read, and an error concerns one node.
+//! A file system may be damaged in one place and whole in others. Answers therefore contain faults
+//! beside the parts that could be read, and an error concerns one node only.
 
 use std::ops::Range;
 use std::rc::Rc;
@@ -57,8 +57,8 @@ pub enum NodeKind {
 }
 
 impl NodeKind {
-    /// Kind that the bits of a mode above the permissions say, as in `stat`; `None` if they say
-    /// none.
+    /// Kind of node that a mode in the form of stat(2) has in its bits above the permissions;
+    /// `None` if these bits name no kind.
     pub(crate) fn of_mode(mode: u32) -> Option<Self> {
         Some(match mode >> 12 {
             0x1 => Self::Special("pipe"),
@@ -133,10 +133,10 @@ pub struct Entries {
     pub doubts: Vec<String>,
 }
 
-/// Bytes of a piece, or where they are.
+/// Bytes of a segment, or their position.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PieceBytes {
-    /// The bytes of the piece.
+    /// The bytes of the segment.
     Here(Vec<u8>),
     /// Part of a packed extent, which [`Tree::unpack`] unpacks.
     Packed(Packed),
@@ -144,7 +144,7 @@ pub enum PieceBytes {
     Source(u64),
 }
 
-/// Packed extent of which a piece of a file is a part.
+/// Packed extent that contains a segment of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Packed {
     /// Offset of the first packed byte in [`Tree::source`].
@@ -153,13 +153,13 @@ pub struct Packed {
     pub len: u64,
     /// Number of bytes when they are unpacked.
     pub unpacked_len: u64,
-    /// How they are packed.
+    /// Compression format of the packed bytes.
     pub packing: Packing,
-    /// Number of unpacked bytes before those of the piece.
+    /// Number of unpacked bytes before those of the segment.
     pub skip: u64,
 }
 
-/// How bytes are packed.
+/// Compression formats of extents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Packing {
     /// LZO1X, in the segments of btrfs.
@@ -170,23 +170,23 @@ pub enum Packing {
     Zstd,
 }
 
-/// Piece of a file's content.
+/// Segment of a file's content.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Piece {
     /// Byte range in the file.
     pub range: Range<u64>,
-    /// Bytes of the piece, or where they are.
+    /// Bytes of the segment, or their position.
     pub bytes: PieceBytes,
 }
 
-/// Content of a file: pieces in ascending order. What is in no piece and no fault is zeros.
+/// Content of a file: segments in ascending order. Bytes in no segment and no fault are zeros.
 #[derive(Debug, Default)]
 pub struct Pieces {
-    /// Pieces that do not overlap.
+    /// Segments that do not overlap.
     pub list: Vec<Piece>,
-    /// Byte ranges in the file of which the place is not known, with the cause.
+    /// Byte ranges in the file with an unknown position, each with the cause.
     pub faults: Vec<(Range<u64>, String)>,
-    /// Byte ranges in the file of which the place or the bytes may be wrong, with the cause.
+    /// Byte ranges in the file with a position or bytes that may be wrong, each with the cause.
     pub doubts: Vec<(Range<u64>, String)>,
 }
 
@@ -201,7 +201,7 @@ pub struct Attribute {
 
 /// A file system.
 pub trait Tree {
-    /// Source of the bytes to which pieces refer by offset.
+    /// Source of the bytes to which segments refer by offset.
     fn source(&self) -> &dyn Source;
 
     /// Estimate of the bytes in use, which bounds the work of a copy.

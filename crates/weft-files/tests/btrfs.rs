@@ -58,7 +58,7 @@ fn open(image: Vec<u8>) -> Btrfs {
     Btrfs::open(&[Rc::new(image)]).unwrap()
 }
 
-/// The mode without the bits that only an owner sets.
+/// The line with the mode that a copy without the owner has: without the set-user-ID bit.
 fn without_owner(line: &str) -> String {
     line.replace("f 4711 ", "f 711 ")
 }
@@ -129,7 +129,8 @@ fn what_the_kernel_packed_linked_and_cloned_comes_out() {
     let report = copied(&tree, dir.path());
     assert!(report.is_complete() && report.damaged.is_empty(), "{report:?}");
     let all = expected("packed");
-    // Read-only snapshots are left out, and so are the empty places of subvolumes in snapshots.
+    // Read-only snapshots are left out. In other snapshots, names of subvolumes that are in the
+    // origin only are left out.
     let is_here =
         |path: &String| !path.starts_with("snapshots/first") && path != "snapshots/written/inner";
     let here: BTreeMap<String, String> = all
@@ -234,7 +235,7 @@ fn the_other_copy_takes_the_place_of_a_damaged_block() {
         assert!(report.is_complete(), "{copy}: {report:?}");
         assert!(report.files > 80);
     }
-    // Both copies of the leaves: files are lost, and each loss is told.
+    // With both copies of the leaves damaged, files are lost, and each loss is reported.
     let mut image = whole.clone();
     for places in copies.values() {
         let is_leaf = whole[places[0] + 0x64] == 0 && le64(&whole, places[0] + 0x58) >= 256;

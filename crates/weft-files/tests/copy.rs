@@ -1,4 +1,4 @@
-//! Copies into folders that hold something, and out of file systems that lie.
+//! Copies into folders that are not empty, and out of file systems with false metadata.
 
 use std::cell::RefCell;
 use std::fs::{self, File};
@@ -231,12 +231,12 @@ fn what_exists_stays_and_an_interrupted_copy_goes_on() {
     assert_eq!((report.files, report.hard_links, report.skipped), (1, 1, 0));
     let second = fake.copy(&to);
     assert_eq!((second.files, second.hard_links, second.skipped), (0, 0, 2));
-    // Another content of the same size, but of another time, is a file of the user.
+    // A file with the same size and another time counts as a file of the user.
     fs::remove_file(to.join("fs/again")).unwrap();
     fs::write(to.join("fs/again"), "CONTENT").unwrap();
     assert!(paths(&fake.copy(&to).kept).contains(&"again".to_owned()));
     assert_eq!(fs::read(to.join("fs/again")).unwrap(), b"CONTENT");
-    // A program of another owner does not run as the one who copied it.
+    // The mode has lost its set-user-ID bit, because the owner is another user.
     let mode = std::os::unix::fs::PermissionsExt::mode(
         &fs::metadata(to.join("fs/new")).unwrap().permissions(),
     );
@@ -268,7 +268,7 @@ fn blocks_that_cannot_be_read_are_zeros_and_named() {
     assert!(found[..at] == bytes[4096..4096 + at], "before");
     assert!(found[at..at + 4096].iter().all(|byte| *byte == 0));
     assert!(found[at + 4096..] == bytes[at + 8192..4096 + (8 << 20)], "behind");
-    // The next copy does not take it for whole.
+    // The next copy does not take the file for a complete one.
     assert_eq!(paths(&fake.copy(dir.path()).kept), ["hurt"]);
 }
 
@@ -327,7 +327,7 @@ fn attributes_of_a_file_that_none_may_write_are_set() {
     }
     fs::remove_file(dir.path().join("fs/file")).unwrap();
     fake.mode = 0o444;
-    // A failure with the mode first needs another user than root.
+    // With the mode set before the attributes, this would fail for any user but root.
     assert_eq!(fake.copy(dir.path()).attributes_lost, 0);
 }
 
@@ -346,7 +346,7 @@ fn a_copy_that_ends_early_leaves_no_part() {
 #[test]
 fn two_names_that_the_folder_takes_for_one_are_told_and_nothing_is_overwritten() {
     let dir = tempdir().unwrap();
-    // A folder that folds names resolves the second one to the file of the first, as this link.
+    // A folder that folds case resolves the second name to the first file. This link does so too.
     let fake = Fake::of(&[(b"Name", 1), (b"name", 2), (b"other", 2), (b"again", 1)])
         .add(NodeKind::File, b"content", &[])
         .add(NodeKind::File, b"CONTENT", &[]);
@@ -359,7 +359,7 @@ fn two_names_that_the_folder_takes_for_one_are_told_and_nothing_is_overwritten()
     let report = fake.copy(dir.path());
     assert_eq!(paths(&report.failed), ["name"], "{report:?}");
     assert!(report.failed[0].why.contains("takes its name for Name"), "{report:?}");
-    // Of the same size and time, and yet not taken for a copy of the second file.
+    // `name` has the size and time of the second file, and is not taken for a copy of it.
     assert_eq!((report.skipped, report.files, report.hard_links), (1, 1, 1));
     assert_eq!(fs::read(dir.path().join("fs/Name")).unwrap(), b"content");
     assert_eq!(fs::read(dir.path().join("fs/other")).unwrap(), b"CONTENT");

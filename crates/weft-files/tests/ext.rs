@@ -121,7 +121,8 @@ fn a_journal_that_was_not_replayed_counts_and_stays_as_it_is() {
             return;
         }
         let block = if kind.contains(&"1024") { 1024 } else { 4096 };
-        // One begins with the magic number of the journal, which is escaped there.
+        // The new block begins with the magic number of the journal, so its copy in the journal is
+        // escaped.
         let mut new = bytes(99, block);
         new[..4].copy_from_slice(&0xc03b_3998_u32.to_be_bytes());
         let new_at = dir.path().join("new");
@@ -146,7 +147,7 @@ fn a_journal_that_was_not_replayed_counts_and_stays_as_it_is() {
         assert!(read("one") == expected, "{kind:?}: replayed");
         assert!(fs::read(&at).unwrap() == before, "the image is as it was");
         if open.ends_with("-v 3") {
-            // The new block is in the image twice: the first of them is the journal's.
+            // The new block is in the image twice; the first place is in the journal.
             let mut hurt = before;
             let first = hurt.windows(64).position(|part| part == &new[4..68]).unwrap();
             hurt[first] ^= 1;
@@ -292,7 +293,7 @@ fn wrong_checksums_are_told_with_file_and_block_and_the_data_is_copied() {
     let (report, _) = changed(&whole, &[], to.path());
     assert!(report.is_complete() && report.files == 2, "{report:?}");
     for (place, path, says) in [
-        // Behind the last extent.
+        // A byte behind the last extent.
         (leaf + 500, "deep", format!("bytes 0..118784 may be wrong: block {} of", leaf / 1024)),
         (attributes + 40, "deep", format!("block {} of attributes, checksum", attributes / 1024)),
         (name + 4, "folder", "names at byte 0, checksum".to_owned()),
@@ -329,7 +330,7 @@ fn damaged_descriptors_of_groups_are_replaced_by_their_copies() {
             return;
         }
         let mut whole = fs::read(&at).unwrap();
-        // The block of descriptors is the third one, with copies behind the backups.
+        // The block of descriptors is block 2; copies of it follow the backups of the superblock.
         let first = 2048;
         let to = dir.path().join("to");
         let (report, notes) = changed(&whole, &[first + 8, first + 9], &to);
@@ -339,7 +340,7 @@ fn damaged_descriptors_of_groups_are_replaced_by_their_copies() {
         assert_eq!(list(&to.join("fs")).len(), list(&from).len(), "{kind:?}");
         unlock(&to);
         fs::remove_dir_all(&to).unwrap();
-        // With no sound copy, what the descriptor says counts as far as it goes, and is doubtful.
+        // Without a sound copy, the descriptor is used as far as it is possible, and is doubtful.
         let descriptor = whole[first..first + 32].to_vec();
         for at in (0..whole.len()).step_by(1024) {
             if whole[at + 8..at + 12] == descriptor[8..12]
@@ -385,7 +386,7 @@ fn a_lost_first_superblock_is_replaced_by_a_backup_of_any_group_and_block_size()
             let notes = Ext4::open(&file_source(&at)).unwrap().notes;
             assert!(notes.iter().any(|note| note.contains(&says)), "{notes:?}");
         }
-        // The backup of another group at this place is none of this file system.
+        // A backup that names another group than the one at its place is not accepted.
         file.write_all_at(&[7, 0], backup(3) + 0x5a).unwrap();
         assert!(Ext4::open(&file_source(&at)).is_err());
         assert_eq!(

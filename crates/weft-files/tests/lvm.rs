@@ -162,7 +162,7 @@ fn physical_volumes_and_groups_that_cannot_be_read_are_no_whole_answer() {
     let text = group(1, &volume("lv", &[(0, 3, "striped", LINEAR)]));
     let whole = physical(&uuid('a'), text.as_bytes(), 512, 16);
     assert!(inside(&[("a", &whole)]).places.iter().all(|place| place.content.is_ok()));
-    // A byte of the label, and one of the text: the twin with the text on b is whole.
+    // One damaged byte, in the label and then in the text. Further below, `b` has the text as well.
     for at in [512 + 40, 4096 + 520] {
         let mut hurt = whole.clone();
         hurt[at] ^= 1;

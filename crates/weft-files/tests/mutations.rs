@@ -1,5 +1,5 @@
-//! Changed bytes in file systems, LVM's text and partition tables: an error or another content, no
-//! panic, no end that never comes.
+//! Changed bytes in file systems, LVM's text and partition tables: the result is an error or
+//! another content, never a panic or an endless loop.
 
 mod common;
 
@@ -135,7 +135,7 @@ fn parts(whole: &[u8]) -> Vec<(&'static str, Vec<usize>)> {
         ("inodes", (table..table + 40 * inode_bytes).collect()),
         ("extents", extents),
         ("directories", blocks(&is_directory)),
-        // Everything but contents, which are random and nearly all of the bytes that are not zero.
+        // Other blocks, without the contents of files, which are random and so have few zero bytes.
         (
             "journal and the rest",
             blocks(&|block| (1..=900).contains(&block.iter().filter(|byte| **byte != 0).count())),
@@ -225,7 +225,7 @@ fn changed_bytes_of_btrfs_give_errors_and_no_panic() {
         let blocks = blocks(&whole, block_len);
         for case in 0..cases() / 2 {
             let start = Instant::now();
-            // The checksum is right again behind a change, in every copy of the block.
+            // After a change, every copy of the block gets the right checksum.
             let at = if case % 8 == 0 { 0x1_0000 } else { rng.pick(&blocks) };
             let len = if case % 8 == 0 { 4096 } else { block_len };
             let mut block = whole[at..at + len].to_vec();

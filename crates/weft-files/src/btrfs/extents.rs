@@ -1,4 +1,4 @@
-//! Extents of a file: pieces of its content.
+//! Extents of a file: segments of its content.
 //!
 //! Source   btrfs documentation, "On-disk Format", "EXTENT_DATA"; "Compression"
 
@@ -158,7 +158,8 @@ impl Extents {
         let mut covered: Vec<Range<u64>> = log.list.iter().map(|it| it.range.clone()).collect();
         covered.extend(log.faults.iter().map(|(range, _)| range.clone()));
         covered.sort_by_key(|range| range.start);
-        // The log's extents are few or do not overlap: each gap between them is looked at once.
+        // Old extents and faults stay in the gaps between the log's extents. Only the gaps that an
+        // old extent overlaps are looked at for it.
         let mut gaps = Vec::new();
         let mut next = 0;
         for range in covered {
@@ -187,7 +188,7 @@ impl Extents {
         self.list.sort_by_key(|extent| extent.range.start);
     }
 
-    /// Pieces of the first `size` bytes of the file.
+    /// Segments of the first `size` bytes of the file.
     pub(super) fn pieces(self, size: u64) -> Pieces {
         let mut pieces = Pieces::default();
         let mut next = 0;

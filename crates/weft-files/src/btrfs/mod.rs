@@ -1,12 +1,12 @@
 //! btrfs, read-only, with all of its subvolumes and with its log replayed.
 //!
-//! Every block of a tree and every sector of data that has a checksum is checked, and the other
-//! copy is read if it is wrong and there is one. The log is replayed in memory.
+//! Every block of a tree and every sector of data that has a checksum is checked; if the checksum
+//! is wrong, the other copy is read, where there is one. The log is replayed in memory.
 //!
-//! Subvolumes are directories where they have their names, from the top one (number 5) on, whatever
-//! the default subvolume is. Read-only snapshots of a subvolume that is still there, or of which
-//! there is a later snapshot, are left out, because each of them mostly repeats the files of its
-//! origin; each can be opened by itself.
+//! A subvolume is a directory at the place of its name, starting from the top subvolume (number 5),
+//! whatever the default subvolume is. Read-only snapshots mostly repeat the files of their origin.
+//! They are therefore left out if their origin or a later snapshot of it is there; each of them can
+//! be opened by itself.
 //!
 //! | part | file |
 //! |---|---|
@@ -54,9 +54,10 @@ use volume::{Lost, Volume};
 /// A file system, or one of its subvolumes with everything below it.
 pub struct Btrfs {
     volume: Volume,
-    /// Subvolumes in the order of their numbers; the number of a node has an index of this list.
+    /// Subvolumes in the order of their numbers. The number of a node contains an index of this
+    /// list.
     subvolumes: Vec<Subvolume>,
-    /// Index in `subvolumes` of the one at the root of the tree.
+    /// Index in `subvolumes` of the subvolume at the root of the tree.
     top: usize,
     /// Snapshots that are left out of the tree, by their numbers.
     left_out: BTreeSet<u64>,
@@ -136,7 +137,7 @@ impl Btrfs {
         Ok(Self { volume, subvolumes, top, left_out, unpacked, snapshots, is_replayed, notes })
     }
 
-    /// Subvolume and inode number that the number of a node stands for.
+    /// Subvolume and inode number that make up the number of a node.
     fn find(&self, id: u64) -> Result<(&Subvolume, u64), TreeError> {
         let index = usize::try_from(id >> INODE_BITS).unwrap_or(usize::MAX);
         let found = self.subvolumes.get(index).map(|it| (it, id & INODE_MAX));
@@ -168,7 +169,7 @@ impl Btrfs {
         if inode.generation == 0
             && let Ok(old) = old()
         {
-            // A size of 0 is not the size of the file: the inode was not logged for its content.
+            // A size of 0 in the log says nothing: the inode was not logged for its content.
             let size = inode.node.size;
             inode = old;
             if inode.node.kind == NodeKind::File && size != 0 {
@@ -251,7 +252,7 @@ impl Btrfs {
                 }
                 true
             });
-            // If nothing is lost of the names by hash, all names are there.
+            // Names are lost only if the items by hash have a lost part too.
             if !also.is_empty() {
                 faults.extend(lost.into_iter().map(|lost| lost.why));
             }
@@ -278,7 +279,7 @@ impl Btrfs {
                     all.entry(it.inode).or_default().insert(&it.name);
                     all
                 });
-            // An inode in the log has only those names in this directory that are in the log.
+            // If an inode is in the log, the log has all of its names in this directory.
             names.retain(|_, named| {
                 let Key { object, kind, .. } = named.location;
                 let is_inode = kind == kinds::INODE_ITEM;
@@ -313,7 +314,7 @@ impl Names {
         }
     }
 
-    /// Puts a name in the place of those with its index or the same name.
+    /// Adds a name, which replaces a name with the same index and an entry of the same name.
     fn put(&mut self, index: u64, named: Named) {
         if let Some(other) = self.index_of.insert(named.name.clone(), index) {
             self.all.remove(&other);
@@ -403,7 +404,7 @@ impl Tree for Btrfs {
             let id = match named.location.kind {
                 kinds::INODE_ITEM => self.id(subvolume, object),
                 kinds::ROOT_ITEM => {
-                    // A snapshot has names of subvolumes that stayed with its origin.
+                    // A snapshot contains names of subvolumes that are in its origin only.
                     let found = self.subvolumes.binary_search_by_key(&object, |it| it.id);
                     let Some(below) = found.ok().and_then(|at| self.subvolumes.get(at)) else {
                         continue;
@@ -509,7 +510,7 @@ impl Tree for Btrfs {
             let named = named.map_err(|why| {
                 TreeError::damaged(format!("attributes of inode {number}"), why, "whole ones")
             })?;
-            // Properties of btrfs are no attributes elsewhere.
+            // Properties of btrfs have no meaning on other file systems.
             let own = named.into_iter().filter(|named| !named.name.starts_with(b"btrfs."));
             attributes.extend(own.map(|Named { name, value, .. }| Attribute { name, value }));
         }

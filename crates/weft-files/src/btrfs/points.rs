@@ -1,9 +1,9 @@
-//! Points of a btrfs: tree blocks and sectors of data, as other blocks name them with place and
-//! sum.
+//! Points of a btrfs: tree blocks and sectors of data, as other blocks name them by address and
+//! checksum.
 //!
-//! This module reads no device. From the bytes of one superblock it names the places of the next
-//! blocks, and from the bytes of a block those of the blocks and sectors below it. A file system
-//! can therefore be recognised on an array of which the geometry is not known yet.
+//! This module reads no device. The bytes of one superblock give the positions of the next blocks,
+//! and the bytes of a block give those of the blocks and sectors below it. A file system can
+//! therefore be recognised on an array with a geometry that is not known yet.
 
 use super::block::{Block, Key};
 use super::chunks::Chunks;
@@ -31,8 +31,8 @@ pub enum Point {
 }
 
 impl Points {
-    /// Reads a superblock. `None` if the bytes are none, or if the file system has several devices,
-    /// so that the place of a block is not one of this device alone.
+    /// Reads a superblock. `None` if the bytes are not a superblock, or if the file system has
+    /// several devices, because a block may then be on another device.
     #[must_use]
     pub fn of(bytes: &[u8]) -> Option<Self> {
         let superblock = Superblock::parse(le64(part(bytes, 0x30, 8), 0), bytes).ok()?;

@@ -1,5 +1,5 @@
-//! Subvolumes: their trees, their names in each other, and which snapshots are left out because
-//! their origin has the same files.
+//! Subvolumes: their trees and their names in each other, and the snapshots that are left out
+//! because their origin has the same files.
 //!
 //! Source   btrfs documentation, "On-disk Format", "ROOT_ITEM", "ROOT_REF" and "ROOT_BACKREF";
 //!          btrfs-subvolume(8)
@@ -141,7 +141,7 @@ impl Roots {
 
 impl Subvolume {
     fn parse(id: u64, item: &[u8]) -> Option<Self> {
-        // Older kernels do not write the second part of the item, and leave it as it was.
+        // Older kernels neither write nor clear the second part of the item.
         let has_uuids = le64(item, 160) == le64(item, 239);
         let uuid = |at: usize| if has_uuids { array(item, at) } else { [0; 16] };
         Some(Self {

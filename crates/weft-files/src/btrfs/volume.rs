@@ -332,8 +332,8 @@ struct Walk<'w> {
 }
 
 impl Walk<'_> {
-    /// Visits a block and the blocks below it; its keys must be from the first bound on and below
-    /// the second. The keys of blocks beside each other do not overlap, so that no block is visited
+    /// Visits a block and the blocks below it. Its first key must be the first bound, and all keys
+    /// must be below the second. The keys of sibling blocks do not overlap, so no block is visited
     /// twice, and each step goes one level down: the walk ends, whatever the blocks hold. Returns
     /// false once `visit` has returned false.
     fn block(

@@ -35,7 +35,7 @@ impl Folder {
                 let says = "another process copies files into it; wait for its end";
                 Err(io::Error::new(io::ErrorKind::WouldBlock, says))
             }
-            // Not every file system has locks.
+            // The file system has no locks.
             Err(_) => Ok(Self(folder)),
         }
     }
@@ -84,7 +84,7 @@ impl Folder {
         let name = OsStr::from_bytes(name);
         let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::RDONLY | OFlags::CLOEXEC;
         let folder = match fs::openat(&self.0, name, flags, Mode::empty()) {
-            // Left without permissions by an earlier copy.
+            // An earlier copy has left the folder without permissions.
             Err(Errno::ACCESS) => {
                 let path = flags.difference(OFlags::RDONLY) | OFlags::PATH;
                 let found = fs::openat(&self.0, name, path, Mode::empty())?;
@@ -92,7 +92,7 @@ impl Folder {
                 if Uid::from_raw(stat.st_uid) != rustix::process::geteuid() {
                     return Err(Errno::ACCESS);
                 }
-                // Path by the number of the open file: no name is followed.
+                // Path by the number of the open file, so that no name is followed.
                 let own = format!("/proc/self/fd/{}", found.as_raw_fd());
                 let mode = Mode::from_raw_mode(stat.st_mode | 0o700);
                 fs::chmod(own, mode).or(Err(Errno::ACCESS))?;

@@ -1,20 +1,21 @@
 //! Copy of files from a file system into a folder.
 //!
-//! Each file is written under a name of its own in the folder (`PART`), gets its attributes, owner,
-//! mode and times, and then its name: a file with its final name is complete, and a copy that was
-//! interrupted goes on where it ended. This holds for a process that ends, not for a power cut or
-//! for an error of the last write-back, which is why [`copy`] names that error: each file would
-//! need an `fdatasync` of its own, which on a disk takes longer than to copy a small file.
+//! Each file is written under a temporary name (`PART`), gets its attributes, owner, mode and
+//! times, and is then renamed. A file with its final name is therefore complete, and an interrupted
+//! copy goes on where it ended. This holds if the process ends, but not after a power cut or an
+//! error of the last write-back, which [`copy`] returns: each file would need an `fdatasync` of its
+//! own, which on a disk takes longer than to copy a small file.
 //!
-//! A file of the same size and time is not read again; another one of that name stays as it is. A
-//! file with unreadable or doubtful bytes keeps the time of the copy, so that a later copy names it
-//! again.
+//! A file in the folder with the size and time of the original is not read again. Any other file
+//! with its name stays as it is, and the report names it. A file with unreadable or doubtful bytes
+//! keeps the time of the copy, so that a later copy reports it again.
 //!
-//! No name leads out of the folder and no link in it is followed (`folder.rs`). A folder that takes
-//! two names for one (`Name` and `name`) has the first; the other one is in the report. Directories
-//! get their modes and times at the end, because new names in them change their times.
+//! No name leads out of the folder and no link in it is followed (`folder.rs`). If the folder takes
+//! two names for the same one (`Name` and `name`), the first entry is copied and the other one is
+//! reported. Directories get their modes and times at the end, because new names in them change
+//! their times.
 //!
-//! A folder without space, or one that fails, ends the copy: [`Stopped`] has the report so far.
+//! If the folder has no space or fails, the copy ends: [`Stopped`] has the report so far.
 
 mod folder;
 mod report;
@@ -86,13 +87,13 @@ pub enum Start<'s> {
     Root(&'s [u8]),
 }
 
-/// Copies the part `start` of a file system into `base`. With `owners` it sets owners, which needs
-/// root. `tell` is called for each event when it happens, so that a caller can keep the findings of
-/// a copy that is killed.
+/// Copies the part `start` of a file system into `base`. With `owners`, owners are set as well,
+/// which needs root. `tell` is called for each event when it happens, so that a caller can keep the
+/// findings of a copy that is killed.
 ///
 /// # Errors
 /// The folder has no space left or cannot be written, it cannot be made, or writing back failed.
-/// The error has the report up to there. Everything else is in the report.
+/// The error contains the report up to this point. All other findings are in the report.
 pub fn copy(
     tree: &dyn Tree,
     base: &Folder,
@@ -198,8 +199,8 @@ fn folds_case(base: &Folder, top: &Folder) -> Result<bool, CopyError> {
     Ok(folds)
 }
 
-/// Entries of one directory that are in the folder: the name and the number of the node, by the
-/// inode number in the folder.
+/// Entries of one directory that are in the folder already, keyed by their inode number there: the
+/// name and the number of the node.
 type Claimed = BTreeMap<u64, (Vec<u8>, u64)>;
 
 /// A copy under way.
@@ -539,8 +540,8 @@ impl Copy<'_> {
             let bytes = &mut self.buffer[..usize::try_from(len).unwrap_or(0)];
             let from = at + (next - range.start);
             if source.read_at(from, bytes).is_err() {
-                // Only the blocks that cannot be read become zeros: blocks of the source. A file of
-                // a file system with smaller blocks may begin within one.
+                // Only the blocks of the source that cannot be read become zeros. A file may begin
+                // within such a block, if the blocks of its file system are smaller.
                 let (mut rest, mut offset) = (&mut *bytes, 0);
                 while !rest.is_empty() {
                     let at = from + offset;

@@ -118,7 +118,7 @@ fn a_copy_without_space_has_its_report_and_goes_on_later() {
     assert_eq!(report.damaged[0].path, b"file2");
     assert_eq!(report.damaged[0].ranges, [(8192..12_288, "bad block".to_owned())]);
     assert_eq!(told, [b"file2"]);
-    // The fourth file is not there in part, under no name.
+    // No part of the fourth file is left, under any name.
     let mut names: Vec<_> = std::fs::read_dir(dir.path().join("fs")).unwrap().collect();
     assert_eq!(names.len(), 3);
     names = std::fs::read_dir(dir.path()).unwrap().collect();
@@ -126,7 +126,7 @@ fn a_copy_without_space_has_its_report_and_goes_on_later() {
 
     let (ended, _, written) = limited(dir.path(), u64::MAX, Errno::NOSPC);
     let report = ended.unwrap();
-    // What is complete is not read again, and the damaged file is named again.
+    // Complete files are not read again, and the damaged file is reported again.
     assert_eq!((report.files, report.skipped, report.bytes, written), (2, 2, 2 * FILE, 2 * FILE));
     assert_eq!(report.kept.len(), 1, "{report:?}");
     assert_eq!(report.kept[0].path, b"file2");

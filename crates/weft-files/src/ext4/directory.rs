@@ -1,7 +1,7 @@
 //! Names in the blocks of a directory.
 //!
-//! Blocks of a hash tree look like blocks without names to a reader that goes from entry to entry,
-//! and so do checksums.
+//! The blocks of a hash tree consist of entries without names for a reader that goes from entry to
+//! entry. A checksum also lies in an entry without a name.
 //!
 //! Source   Linux documentation, "ext4 Data Structures and Algorithms", "Directory Entries" and
 //!          "Checksums"
@@ -18,7 +18,7 @@ pub(super) fn parse(bytes: &[u8], place: u64, into: &mut Entries) {
     while at + 8 <= bytes.len() {
         let id = le32(bytes, at);
         let raw = usize::from(le16(bytes, at + 4));
-        // Lengths of 64 KiB and more have their high bits below.
+        // Lengths of 64 KiB and more have their high bits in the two lowest bits of the field.
         let len = match raw {
             0 | 0xffff if bytes.len() >= 0x1_0000 => bytes.len() - at,
             _ => (raw & 0xfffc) | ((raw & 3) << 16),

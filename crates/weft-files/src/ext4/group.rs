@@ -22,7 +22,7 @@ use crate::tree::TreeError;
 pub(super) struct Groups {
     /// Block of the table of each group with a damaged descriptor; `None` if it is not known.
     replaced: BTreeMap<u64, Option<u64>>,
-    /// Messages about faults that a copy makes up for.
+    /// Messages about faults for which a sound copy is used.
     pub(super) notes: Vec<String>,
     /// Messages about faults without a sound copy.
     pub(super) doubts: Vec<String>,
@@ -97,7 +97,7 @@ impl Groups {
     }
 }
 
-/// Fault of a descriptor, and the inode table that it names; `None` if there can be none there.
+/// Fault of a descriptor, and the inode table that it names; `None` if it cannot be a table.
 struct Fault {
     why: String,
     table: Option<u64>,

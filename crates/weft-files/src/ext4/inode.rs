@@ -86,7 +86,8 @@ impl Inode {
         count.saturating_mul(if is_huge { superblock.block_bytes } else { 512 })
     }
 
-    /// Number of a device: the first block number has 16 bits of it, or the second one 32.
+    /// Number of a device: 16 bits in the first block number, or 32 bits in the second if the first
+    /// is 0.
     fn device(kind: NodeKind, bytes: &[u8]) -> u32 {
         let (old, new) = (le32(bytes, 0x28), le32(bytes, 0x2c));
         match kind {

@@ -18,7 +18,7 @@ use crate::bytes::{le16, le32, part};
 use crate::source::{Source, read_vec};
 use crate::tree::{Piece, PieceBytes, Pieces};
 
-/// Pieces of the content of an inode that is not inline.
+/// Segments of the content of an inode that is not inline.
 pub(super) fn pieces(source: &dyn Source, superblock: &Superblock, inode: &Inode) -> Pieces {
     let size = inode.node.size;
     let mut map = Map {

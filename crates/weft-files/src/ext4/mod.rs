@@ -168,7 +168,7 @@ fn inode(
     Inode::parse(superblock, number, &bytes)
 }
 
-/// Ranges of the first `size` bytes that are in no piece and that no fault touches.
+/// Ranges of the first `size` bytes that are in no segment and that no fault touches.
 fn holes(pieces: &Pieces, size: u64) -> Vec<Range<u64>> {
     let mut known: Vec<Range<u64>> = pieces.list.iter().map(|piece| piece.range.clone()).collect();
     known.extend(pieces.faults.iter().map(|(range, _)| range.clone()));

@@ -1,8 +1,8 @@
 //! Superblock of ext2, ext3 and ext4: geometry and features.
 //!
-//! If the first superblock is not valid, the backups are tried: those of the groups 1 and powers of
-//! 3, 5 and 7, for each block size. A backup names its block size and its group, so that a file
-//! system that was there before, or one in a partition, is not taken for it.
+//! If the first superblock is not valid, the backups are tried, in group 1 and the powers of 3, 5
+//! and 7, for each block size. A backup records its block size and its group. A backup of a former
+//! file system, or of one in a partition, has other values and is not used.
 //!
 //! Source   Linux documentation, "ext4 Data Structures and Algorithms", "Super Block" and "Block
 //!          Group Descriptors"
@@ -273,7 +273,7 @@ impl Superblock {
         if self.compat & SPARSE_SUPER2 != 0 {
             return self.backup_groups.iter().map(|group| u64::from(*group)).collect();
         }
-        // Without the feature each group has one; these are enough.
+        // Without `sparse_super` every group has a backup; those of the sparse groups are enough.
         sparse_groups(last)
     }
 

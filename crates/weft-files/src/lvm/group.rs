@@ -1,8 +1,8 @@
 //! Volume groups: the newest text of each, and its logical volumes.
 //!
-//! Physical volumes belong to a group by their UUIDs in its text, not by their names. A group with
-//! physical volumes missing keeps its logical volumes; their parts on the missing ones cannot be
-//! read.
+//! A physical volume belongs to the group with its UUID in the text, whatever its name is. A group
+//! with missing physical volumes keeps its logical volumes; the parts of these on the missing
+//! physical volumes cannot be read.
 
 use std::ops::Range;
 use std::rc::Rc;
@@ -97,7 +97,7 @@ impl Group {
         let all = section.section("logical_volumes").unwrap_or(&empty).sections();
         let mut volumes = Vec::new();
         for (key, volume) in all {
-            // The parts of thin pools, mirrors and the like have no name that a user gave.
+            // Hidden volumes, such as the parts of thin pools and mirrors, were not made by a user.
             if !volume.has("status", "VISIBLE") {
                 continue;
             }
