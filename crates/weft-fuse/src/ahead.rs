@@ -1,8 +1,7 @@
 //! Readahead: sequential readers get more at once than the 128 KiB that the kernel asks for.
 //!
-//! A read that goes on where the last one ended is extended to the bytes behind it, to twice as
-//! many each time. After a fault only the requested bytes are read, up to the end of the range that
-//! failed.
+//! A read that begins where the last one ended is extended beyond its end, to twice the size each
+//! time. After a fault only the requested bytes are read, up to the end of the range that failed.
 
 /// Bytes of a file in memory, and the position of its reader.
 #[derive(Default)]

@@ -1,4 +1,4 @@
-//! Content of a file: its bytes, out of the pieces of its tree, and its holes.
+//! Content of a file: its bytes, out of the segments of its tree, and its holes.
 
 use std::ops::Range;
 
@@ -13,10 +13,10 @@ pub(crate) struct Lost {
     pub(crate) why: String,
 }
 
-/// Content of a file: its size and its map of pieces.
+/// Content of a file: its size and its map of segments.
 pub(crate) struct Content {
     pub(crate) size: u64,
-    /// Pieces, and faults that do not overlap, both in ascending order.
+    /// Segments, and faults that do not overlap, both in ascending order.
     pieces: Pieces,
 }
 
@@ -36,8 +36,8 @@ impl Content {
         Self { size: node.size, pieces }
     }
 
-    /// Weight in a cache: the number of parts of the map, and more for bytes that the map itself
-    /// has.
+    /// Weight in a cache: the number of segments and faults, and one more for each 64 bytes that
+    /// the segments hold themselves.
     pub(crate) fn weight(&self) -> usize {
         let own = |bytes: &PieceBytes| match bytes {
             PieceBytes::Here(bytes) => bytes.len() / 64,
@@ -105,7 +105,7 @@ impl Content {
         at.min(self.size)
     }
 
-    /// First piece or fault that ends behind `offset`.
+    /// First segment or fault that ends behind `offset`.
     fn segment(&self, offset: u64) -> Option<Range<u64>> {
         let Pieces { list, faults, .. } = &self.pieces;
         let piece = list.get(list.partition_point(|piece| piece.range.end <= offset));

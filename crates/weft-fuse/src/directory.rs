@@ -15,8 +15,8 @@ pub(crate) struct Directory {
 }
 
 impl Directory {
-    /// The directory of these entries. A name that cannot be one of a file, or that was there
-    /// before, is left out: the kernel would refuse the whole directory for it.
+    /// Makes the directory of these entries. A name that is not valid for a file, and the second of
+    /// two equal names, are left out: the kernel would refuse the whole directory because of it.
     pub(crate) fn of(entries: Entries) -> Self {
         let Entries { list, mut faults, doubts } = entries;
         let is_damaged = !faults.is_empty();

@@ -29,8 +29,8 @@ pub(crate) struct Forward {
 
 impl Forward {
     fn send(&self, request: Request) {
-        // The thread of the view has ended if this fails; the answer that is dropped with the
-        // request is then an error.
+        // Sending fails only if the thread of the view has ended. The answer is dropped with the
+        // request, which is an error for the kernel.
         let _ = self.to.send(request);
     }
 
@@ -49,7 +49,7 @@ impl Forward {
 impl Filesystem for Forward {
     fn init(&mut self, _: &fuser::Request, config: &mut KernelConfig) -> io::Result<()> {
         let kernel = config.capabilities();
-        // Lists always have attributes: the kinds of nodes have to be read for a list anyway.
+        // Lists always have attributes, because the kinds of nodes have to be read for them anyway.
         let wanted = InitFlags::FUSE_DO_READDIRPLUS
             | InitFlags::FUSE_CACHE_SYMLINKS
             | InitFlags::FUSE_PARALLEL_DIROPS;
@@ -127,8 +127,8 @@ impl Filesystem for Forward {
     }
 
     fn opendir(&self, _: &fuser::Request, _: INodeNo, _: OpenFlags, reply: ReplyOpen) {
-        // The kernel would do without `opendir` too, but would then still list a directory that it
-        // knows when this process is dead.
+        // The kernel could do without `opendir`. It would then still list a directory from its
+        // cache after the end of this process.
         let flags = FopenFlags::FOPEN_KEEP_CACHE | FopenFlags::FOPEN_CACHE_DIR;
         reply.opened(FileHandle(0), flags);
     }

@@ -1,24 +1,25 @@
 //! Volumes and the file systems in them, mounted by FUSE.
 //!
-//! A [`View`] is what a mount shows: one folder with files, each the bytes of a
-//! [`weft_files::source`], and with folders, each a [`weft_files::tree`]. A [`Mounted`] serves it
-//! until it is unmounted.
+//! A [`View`] is the content of a mount: one folder with files and folders. Each file has the bytes
+//! of a [`weft_files::source`], and each folder the files of a [`weft_files::tree`]. A [`Mounted`]
+//! serves the view until it is unmounted.
 //!
 //! | part | file |
 //! |---|---|
 //! | answers to requests of the kernel | `view/` |
 //! | numbers of inodes | `numbers.rs` |
 //! | names and nodes of a directory | `directory.rs` |
-//! | bytes of a file out of its pieces | `content.rs` |
+//! | bytes of a file out of its segments | `content.rs` |
 //! | readahead | `ahead.rs` |
 //! | caches with a bound | `kept.rs` |
 //! | paths of inodes that the kernel knows, for messages | `paths.rs` |
 //! | from the kernel's thread to the thread of the view | `request.rs`, `forward.rs` |
 //! | the folder, mounting, unmounting | `folder.rs`, `mount.rs` |
 //!
-//! Sources and trees belong to one thread. The crate `fuser` wants a file system for any thread, so
-//! its thread passes each request on through a channel, and the thread that has the view answers. A
-//! read through a server of this process is no deadlock: that server has threads of its own.
+//! Sources and trees belong to one thread, but the crate `fuser` requires a file system that any
+//! thread may use. The thread of `fuser` therefore passes each request on through a channel, and
+//! the thread that has the view answers. A read through a server of this process causes no
+//! deadlock, because that server has its own threads.
 //!
 //! Inode numbers are computed from the numbers of nodes in the trees, and back. There is no table
 //! of inodes, and a file keeps its number however long it is not used. Only names, which messages

@@ -122,7 +122,7 @@ impl Mounted {
         let session = session.map_err(|error| MountError::refused(dir, &error.to_string()))?;
         let is_mounted = Arc::new(AtomicBool::new(true));
         let unmounter = Unmounter { dir: dir.to_owned(), end, is_mounted };
-        // If the session were dropped, it would unmount whatever is on the folder by then.
+        // The session must not be dropped: it would unmount whatever is on the folder then.
         Ok(Self { requests, _session: ManuallyDrop::new(session), unmounter })
     }
 
@@ -232,7 +232,7 @@ fn helper() -> Option<PathBuf> {
 fn unmount(dir: &Path) -> Result<Unmounted, String> {
     let by_kernel = |flags: UnmountFlags| rustix::mount::unmount(dir, flags);
     match by_kernel(UnmountFlags::NOFOLLOW) {
-        // It is not mounted any more.
+        // `EINVAL`: the folder is not a mount point any more.
         Ok(()) | Err(Errno::INVAL) => return Ok(Unmounted::Now),
         Err(Errno::BUSY) => {
             let detached = by_kernel(UnmountFlags::DETACH | UnmountFlags::NOFOLLOW);

@@ -160,8 +160,9 @@ impl Request {
     }
 }
 
-/// Sets the size of a file to the one that it has, that of its volume. A truncation when the file
-/// is opened to be overwritten changes nothing, as with a block device; another size is refused.
+/// Answers a request to set the size of a file, which is fixed: the size of its volume. Truncation
+/// when the file is opened for overwriting changes nothing, as with a block device. Another size
+/// for an open file is refused.
 fn resize(view: &mut View, number: u64, size: u64, by_file: bool) -> Result<FileAttr, Errno> {
     view.open(number, true)?;
     let attributes = view.attributes(number)?;

@@ -180,7 +180,7 @@ fn device(bad: Range<u64>) -> Device {
     Device { size: 64 * BLOCK, bad, written: RefCell::default() }
 }
 
-/// A view of a volume, read or written, and the file system.
+/// A view with a volume, writable if there is a `sink`, and with a file system.
 fn view(bad: Range<u64>, sink: Option<Rc<dyn Sink>>) -> (View, Told) {
     let told = Told::default();
     let tell = Rc::clone(&told);
@@ -298,7 +298,7 @@ fn a_directory_is_listed_in_any_number_of_parts() {
     }
     let (top, _) = names(&mut view, ROOT, 1);
     assert_eq!(top, [&b"."[..], b"..", b"nas.img", b"nas"]);
-    // A directory of which a part is lost has what is left, and then an error.
+    // A damaged directory lists the entries that are left, and then gives an error.
     let below = find(&mut view, &[b"nas", b"below"]);
     for at_once in [1, 2, 100] {
         let listed = names(&mut view, below, at_once);
@@ -342,7 +342,7 @@ fn every_byte_of_a_file_is_read_whatever_its_pieces_are() {
 
 #[test]
 fn what_cannot_be_read_is_an_error_of_that_part_and_is_told_once() {
-    // A bad block under the second block of the files.
+    // A bad block of the source that holds the second block of the files.
     let (mut view, told) = view(11 * BLOCK + 7..11 * BLOCK + 8, None);
     let part = find(&mut view, &[b"nas", b"part\xff"]);
     let block = u32::try_from(BLOCK).unwrap();

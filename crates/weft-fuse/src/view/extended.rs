@@ -1,4 +1,5 @@
-//! Extended attributes, and those that the thread of the kernel's requests answers by itself.
+//! Extended attributes, and a copy of the latest for the thread that receives the kernel's
+//! requests.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -8,9 +9,9 @@ use weft_files::tree::Attribute;
 use super::View;
 use crate::numbers::Named;
 
-/// Inode number and extended attributes of the inode for which they were last read. A program lists
-/// the names and then requests the values; the thread that receives the kernel's requests answers
-/// the latter from here, without the thread of the view.
+/// Extended attributes of the inode for which they were last read, with its number. A program lists
+/// the names of attributes and then requests their values. The thread that receives the kernel's
+/// requests answers the requests for values from this copy, without the thread of the view.
 pub(crate) type Latest = Arc<Mutex<Option<(u64, Arc<Vec<Attribute>>)>>>;
 
 /// The attributes of an inode, if it is the one for which they were read last.

@@ -119,6 +119,6 @@ impl View {
     }
 }
 
-/// Number of the parent of a directory in a list of names; libfuse has the same. Programs that need
-/// the number ask for the attributes of `..`, which the kernel knows.
+/// Inode number of the parent directory in a list of names, the same as libfuse reports. A program
+/// that needs the real number asks for the attributes of `..`, which the kernel knows.
 const UNKNOWN: u64 = 0xffff_ffff;

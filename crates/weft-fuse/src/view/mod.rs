@@ -1,8 +1,7 @@
 //! View: the content of a mount, and the answers to the kernel's requests about it.
 //!
-//! Everything is answered from the sources and trees; caches hold what the next request will
-//! probably need, and no answer depends on them. Bytes that cannot be read are reported once for
-//! each file.
+//! Answers come from the sources and trees only; caches hold what the next request will probably
+//! need, and no answer depends on them. Bytes that cannot be read are reported once for each file.
 
 mod extended;
 mod list;
@@ -42,8 +41,8 @@ pub struct View {
     contents: Kept<Rc<Content>>,
     ahead: Ahead,
     latest: Latest,
-    /// Inodes with a reported finding, each with its [`Finding::is_doubt`]: each kind is reported
-    /// once for an inode.
+    /// Findings that were reported, by inode and [`Finding::is_doubt`]. Each inode has at most one
+    /// report of either kind.
     told: HashSet<(u64, bool)>,
     tell: Box<dyn FnMut(&Finding)>,
     since: SystemTime,
@@ -229,8 +228,8 @@ impl View {
         self.tree(at).0.target(&node).map_err(|error| self.lost(number, &error))
     }
 
-    /// Opens a file. If its content may have changed, it is read anew from here on. Returns whether
-    /// the kernel may keep the bytes that it has read.
+    /// Opens a file. Returns whether the kernel may keep the bytes that it has cached: false for
+    /// content that may have changed, which is read anew from here on.
     pub(crate) fn open(&mut self, number: u64, writes: bool) -> Result<bool, Errno> {
         match self.named(number)? {
             Named::Root => Err(Errno::ISDIR),
@@ -404,7 +403,7 @@ fn read_ahead(
 pub(crate) const BLOCK_BYTES: u32 = 4096;
 /// Names of directories in memory: at about 50 bytes each, 50 MB.
 const ENTRIES_KEPT: usize = 1 << 20;
-/// Pieces of maps of files in memory: at about 100 bytes each, 25 MB.
+/// Segments of maps of files in memory: at about 100 bytes each, 25 MB.
 const PIECES_KEPT: usize = 1 << 18;
 /// Largest number of findings that are reported.
 const TOLD_MAX: usize = 10_000;
