@@ -2,7 +2,7 @@
 //! refused.
 //!
 //! P and Q are computed here byte by byte from the definition of the field. The results of other
-//! operations are compared with these, and with the data.
+//! operations are compared with this P and Q, and with the data.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 

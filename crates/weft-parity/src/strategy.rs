@@ -15,17 +15,17 @@
 //! lie at a constant distance. The CPU then prefetches the data at the same distance behind the
 //! last strip, into the very lines of the first-level cache that the strips need. That halves the
 //! rate: XOR 8+1 with strips of 64 KiB ran at 0.51 of ISA-L. (The loop of ISA-L steps from the last
-//! strip to the first. With the reverse placement ISA-L loses up to half.) This explanation follows
-//! from the orders that were tried; there were no hardware counters to confirm it. Reading the
-//! strips as 1, 0, 3, 2, 5, 4 makes no two consecutive distances equal. A kernel for each count of
-//! strips helps less: each of its loads steps through one strip, and prefetches beyond its end (0.7
-//! of ISA-L with strips of 16 KiB).
+//! strip to the first, and ISA-L loses up to half with strips placed in reverse.) This explanation
+//! follows from the orders that were tried; there were no hardware counters to confirm it. If the
+//! strips are read as 1, 0, 3, 2, 5, 4, no two consecutive distances are equal. A kernel for each
+//! count of strips helps less: each of its loads steps through one strip, and prefetches beyond its
+//! end (0.7 of ISA-L with strips of 16 KiB).
 //!
 //! Without this effect, wider columns are faster as long as the sums stay in registers: XOR 8+1
 //! with 4, 16 and 64 KiB ran at 1.02, 0.95 and 0.94 of ISA-L with one vector of 64 bytes at a time,
 //! at 1.11, 0.80 and 1.01 with eight, at 1.35, 1.07 and 1.00 with sixteen, and at 1.40, 1.09 and
-//! 1.02 with twenty. AVX-512 therefore takes 20 for P, and 12 for P and Q. In pages of 4 KiB either
-//! leaves a rest of four.
+//! 1.02 with twenty. AVX-512 therefore takes 20 vectors for P, and 12 for P and Q. In a page of 4
+//! KiB, which is 64 vectors, either width leaves a rest of four.
 //!
 //! Source: an AMD EPYC of family 26 (Zen 5) with 1 MiB of L2; medians of 11 rounds in turns. Older
 //! families have not been measured and get the same strategy. Intel's CPUs have been measured with
@@ -36,9 +36,9 @@
 //!
 //! An ordinary store first reads the line that it changes, and evicts another line from the caches.
 //! A streaming store (non-temporal, in Intel's words) does neither, and a streaming kernel
-//! prefetches its sources. If strips come from memory and results leave for a device, that gives
-//! 1.1 to 1.4 times the rate. If strips are in a cache, or a CPU reads the results soon, it costs
-//! up to two thirds of the rate.
+//! prefetches its sources. Streaming gives 1.1 to 1.4 times the rate if strips come from memory and
+//! results leave for a device. It costs up to two thirds of the rate if strips are in a cache, or
+//! if a CPU reads the results soon.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! Digests of what happened in a simulation, to compare one run with another.
+//! Digests of the events of a simulation, to compare one run with another.
 
 /// 64-bit digest, equal on every machine and in every build: FNV-1a over bytes, and a faster mix of
 /// whole words.

@@ -43,7 +43,7 @@ impl Group {
     /// The root group: clients that are in no group. Each of these clients has a share of its own,
     /// as if it were a group.
     pub const ROOT: Self = Self(0);
-    /// Highest number of a group, and so the number of groups, not counting the root group.
+    /// Highest number of a group, which is also the number of groups without the root group.
     pub const MAX: u8 = 15;
 
     /// Creates the group with this number; `None` unless it is from 1 to [`Group::MAX`].

@@ -1,9 +1,10 @@
 //! P and Q of two to ten strips in md order, with GFNI: unrolled kernels.
 //!
 //! Most arrays have two to ten data strips with the exponents 0, 1, 2, …. For each count there is a
-//! function of its own, in which every strip's pointer stays in a register and Horner's rule needs
-//! a single matrix, doubling, so that the loop over the strips is unrolled completely. With data in
-//! a second-level cache it takes as long as the same loads and stores without any multiplication.
+//! function in which the pointer of every strip stays in a register and the loop over the strips is
+//! unrolled completely: Horner's rule then needs a single matrix, that of doubling. With data in a
+//! second-level cache the function takes as long as the same loads and stores without any
+//! multiplication.
 //!
 //! Beyond ten strips the pointers no longer fit in the registers, and `sum_of_products!` is as
 //! fast.

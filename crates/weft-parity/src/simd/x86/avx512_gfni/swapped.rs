@@ -1,8 +1,8 @@
 //! P and Q of swapped strips, with GFNI: columns that fill the registers.
 //!
-//! The order of the strips and the matrix of each are the same for all columns of a call and are
-//! computed once. Twelve vectors of a strip are processed at once, so that the sums and a matrix
-//! fill the registers; the rest of a page of 4 KiB is four vectors.
+//! The order of the strips and the matrix of each strip are the same for all columns of a call and
+//! are computed once. Twelve vectors of a strip are processed at once, so that the sums and a
+//! matrix fill the registers. In a page of 4 KiB, the rest after these columns is four vectors.
 
 use super::{BYTES, MATRICES, Vector, column_mut, mul, store, swapped, xor, zero};
 use crate::gf;
