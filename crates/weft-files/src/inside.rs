@@ -10,7 +10,7 @@ use crate::probe::{Content, Kind, probe};
 use crate::source::{Shared, Window};
 
 /// A place with content: an array, a partition in it, a logical volume, a snapshot.
-pub struct Place {
+pub struct ContentLocation {
     /// Name: the array's, `ARRAY#N` for a partition, `GROUP/VOLUME` for a logical volume, and
     /// `ARRAY:PATH` for a snapshot, from the name of its file system and its path there.
     pub name: String,
@@ -24,7 +24,7 @@ pub struct Place {
     pub further: Vec<Shared>,
 }
 
-impl Place {
+impl ContentLocation {
     /// Devices of the content: the place itself and the further ones.
     #[must_use]
     pub fn devices(&self) -> Vec<Shared> {
@@ -36,7 +36,7 @@ impl Place {
 /// Everything that was found in the sources.
 pub struct Inside {
     /// Places in the order in which they were found: containers before what they hold.
-    pub places: Vec<Place>,
+    pub places: Vec<ContentLocation>,
     /// Volume groups.
     pub groups: Vec<Group>,
 }
@@ -67,7 +67,7 @@ pub fn look(sources: Vec<(String, Shared)>) -> Inside {
             Err(error) => {
                 let (name, content) = (group.name.clone(), Err(error.to_string()));
                 let (notes, further) = (Vec::new(), Vec::new());
-                places.push(Place { name, size: 0, content, notes, further });
+                places.push(ContentLocation { name, size: 0, content, notes, further });
                 continue;
             }
         };
@@ -82,7 +82,7 @@ pub fn look(sources: Vec<(String, Shared)>) -> Inside {
                 Ok(source) => {
                     look_into(&name, source, missing, 1, &mut places, &mut Vec::new());
                 }
-                Err(why) => places.push(Place {
+                Err(why) => places.push(ContentLocation {
                     name,
                     size: volume.size,
                     content: Err(why.clone()),
@@ -99,7 +99,7 @@ pub fn look(sources: Vec<(String, Shared)>) -> Inside {
 
 /// Adds to the first device of each btrfs the other devices of this btrfs. The places of the other
 /// devices then count as having no files of their own.
-fn join_devices(places: &mut [Place]) {
+fn join_devices(places: &mut [ContentLocation]) {
     for index in 0..places.len() {
         let uuid = match &places[index].content {
             Ok((Content { kind: Kind::Btrfs(2..), uuid, .. }, _)) => uuid.clone(),
@@ -119,7 +119,7 @@ fn join_devices(places: &mut [Place]) {
 }
 
 /// Adds a place for each snapshot that is left out of its file system.
-fn add_snapshots(places: &mut Vec<Place>) {
+fn add_snapshots(places: &mut Vec<ContentLocation>) {
     for index in 0..places.len() {
         let place = &places[index];
         let Ok((content, source)) = &place.content else { continue };
@@ -128,11 +128,11 @@ fn add_snapshots(places: &mut Vec<Place>) {
         }
         // An error is reported when the files are copied.
         let Ok(tree) = Btrfs::open(&place.devices()) else { continue };
-        let mut found: Vec<Place> = Vec::new();
+        let mut found: Vec<ContentLocation> = Vec::new();
         for Snapshot { id, path } in tree.snapshots.iter().take(PLACES_MAX) {
             let content = Content { kind: Kind::Snapshot(*id), ..content.clone() };
             let content = Content { notes: Vec::new(), ..content };
-            found.push(Place {
+            found.push(ContentLocation {
                 name: format!("{}:{}", place.name, String::from_utf8_lossy(path)),
                 size: place.size,
                 content: Ok((content, Rc::clone(source))),
@@ -155,7 +155,7 @@ fn look_into(
     source: &Shared,
     notes: Vec<String>,
     depth: usize,
-    places: &mut Vec<Place>,
+    places: &mut Vec<ContentLocation>,
     physical: &mut Vec<PhysicalVolume>,
 ) {
     let content = probe(&**source);
@@ -164,7 +164,7 @@ fn look_into(
     let size = source.size();
     let shared = Rc::clone(source);
     let (name_here, content, further) = (name.to_owned(), Ok((content, shared)), Vec::new());
-    places.push(Place { name: name_here, size, content, notes, further });
+    places.push(ContentLocation { name: name_here, size, content, notes, further });
     match kind {
         Kind::Table(table) if depth < DEPTH_MAX => {
             // A partition that starts at byte 0 holds this table again.

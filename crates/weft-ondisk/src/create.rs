@@ -92,7 +92,7 @@ const MIRROR_SIZE_UNIT: Sectors = Sectors(128);
 const BBLOG_SECTORS: u16 = 8;
 
 /// Positions of the structures on one member, and the sectors left for its data.
-struct Place {
+struct MemberPlacement {
     super_offset: Sectors,
     data_size: Sectors,
     bblog_offset: i32,
@@ -402,7 +402,7 @@ impl NewArray {
         member: usize,
         member_size: Sectors,
         geometry: &Geometry,
-    ) -> Result<Place, CreateError> {
+    ) -> Result<MemberPlacement, CreateError> {
         let Some(super_offset) = self.minor.position(member_size) else {
             let expected = crate::MEMBER_SECTORS_MIN;
             return Err(CreateError::TooSmall { member, found: member_size, expected });
@@ -418,7 +418,7 @@ impl NewArray {
         };
         let near = |sectors: u64| i32::try_from(sectors).expect("at most a few hundred");
         Ok(match self.minor {
-            Minor::V1_0 => Place {
+            Minor::V1_0 => MemberPlacement {
                 super_offset,
                 data_size: Sectors(super_offset.0.saturating_sub(before + log)),
                 bblog_offset: -i32::from(BBLOG_SECTORS),
@@ -432,7 +432,7 @@ impl NewArray {
                     Some(last) if last >= 8 => last.min(8 + before),
                     _ => 0,
                 };
-                Place {
+                MemberPlacement {
                     super_offset,
                     data_size: Sectors(member_size.0 - geometry.data_offset.0),
                     bblog_offset: near(offset),

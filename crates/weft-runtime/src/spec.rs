@@ -30,7 +30,7 @@ use weft_ondisk::partition::{self, TableError};
 pub struct MemberSpec {
     /// Name as it was given, which labels the member in messages.
     pub label: String,
-    pub(crate) place: Place,
+    pub(crate) place: MemberBacking,
     /// Map of ddrescue that was named for the file or device; `None` if none was named.
     map: Option<PathBuf>,
     /// Time limit for reads of the file or device; `None` for no limit.
@@ -38,7 +38,7 @@ pub struct MemberSpec {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum MemberBacking {
     File { path: PathBuf, window: Window },
     Ram { bytes: u64 },
 }
@@ -71,7 +71,7 @@ impl MemberSpec {
             let found = || "a size that is none".to_owned();
             let bytes = parse_size(size)
                 .ok_or_else(|| DeviceError::Spec { label: text.to_owned(), found: found() })?;
-            let place = Place::Ram { bytes };
+            let place = MemberBacking::Ram { bytes };
             return Ok(Self { label: text.to_owned(), place, map: None, timeout: None });
         }
         Ok(Self::path(Path::new(text)))
@@ -86,7 +86,7 @@ impl MemberSpec {
             Some((path, window)) if !name.exists() => (path, window),
             _ => (name, Window::Whole),
         };
-        let place = Place::File { path: path.to_owned(), window };
+        let place = MemberBacking::File { path: path.to_owned(), window };
         Self { label, place, map: None, timeout: None }
     }
 
@@ -107,8 +107,8 @@ impl MemberSpec {
     #[must_use]
     pub fn file(&self) -> Option<&Path> {
         match &self.place {
-            Place::File { path, .. } => Some(path),
-            Place::Ram { .. } => None,
+            MemberBacking::File { path, .. } => Some(path),
+            MemberBacking::Ram { .. } => None,
         }
     }
 
@@ -121,20 +121,20 @@ impl MemberSpec {
     /// Whether the member is a part of a file or device.
     #[must_use]
     pub fn is_part(&self) -> bool {
-        matches!(&self.place, Place::File { window, .. } if *window != Window::Whole)
+        matches!(&self.place, MemberBacking::File { window, .. } if *window != Window::Whole)
     }
 
     /// Number of the partition, if the name has one.
     pub(crate) fn partition_number(&self) -> Option<u32> {
         match &self.place {
-            Place::File { window: Window::Partition(number), .. } => Some(*number),
+            MemberBacking::File { window: Window::Partition(number), .. } => Some(*number),
             _ => None,
         }
     }
 
     /// Spec of all of the file or device at `path`, with the label, map and time limit of this one.
     pub(crate) fn of_whole(&self, path: &Path) -> Self {
-        let place = Place::File { path: path.to_owned(), window: Window::Whole };
+        let place = MemberBacking::File { path: path.to_owned(), window: Window::Whole };
         Self { place, map: None, ..self.clone() }
     }
 
@@ -159,9 +159,13 @@ impl MemberSpec {
         block: Option<u32>,
     ) -> Result<Located, DeviceError> {
         let (offset, len, notices) = match &self.place {
-            Place::Ram { .. } | Place::File { window: Window::Whole, .. } => (0, None, Vec::new()),
-            Place::File { window: Window::Area { offset, len }, .. } => (*offset, *len, Vec::new()),
-            Place::File { window: Window::Partition(number), .. } => {
+            MemberBacking::Ram { .. } | MemberBacking::File { window: Window::Whole, .. } => {
+                (0, None, Vec::new())
+            }
+            MemberBacking::File { window: Window::Area { offset, len }, .. } => {
+                (*offset, *len, Vec::new())
+            }
+            MemberBacking::File { window: Window::Partition(number), .. } => {
                 let (start, len, notices) = self.partition(read, end, block, *number)?;
                 (start, Some(len), notices)
             }
@@ -316,7 +320,7 @@ mod tests {
             ("#1", "#1", Window::Whole),
         ] {
             let spec = MemberSpec::parse(name).unwrap();
-            assert_eq!(spec.place, Place::File { path: path.into(), window }, "{name}");
+            assert_eq!(spec.place, MemberBacking::File { path: path.into(), window }, "{name}");
             assert_eq!(spec.is_part(), window != Window::Whole);
         }
         let dir = tempfile::tempdir().unwrap();

@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use weft_engine::assemble::Options;
 use weft_export::control::Status;
-use weft_files::inside::{Inside as Found, Place, look};
+use weft_files::inside::{ContentLocation, Inside as Found, look};
 use weft_files::open::{Opened, open as open_files};
 use weft_files::probe::{Content, Kind};
 use weft_files::source::Shared;
@@ -183,7 +183,7 @@ impl Contents {
     }
 
     /// Whether a place is an array with the system of a NAS or its swap space.
-    pub(crate) fn is_system(&self, place: &Place) -> bool {
+    pub(crate) fn is_system(&self, place: &ContentLocation) -> bool {
         let array = self.shapes.iter().find(|array| array.name == place.name);
         match (array, &place.content) {
             (Some(array), Ok((content, _))) => {
@@ -256,7 +256,7 @@ impl Running {
 /// A place with files: a file system, or a snapshot in one.
 pub(crate) struct FileSystem<'c> {
     /// The place with the files.
-    pub(crate) place: &'c Place,
+    pub(crate) place: &'c ContentLocation,
     /// Name of its folder where file systems lie side by side: in DIR of `rescue --to`, at the
     /// root of `ls`.
     pub(crate) folder: String,
@@ -289,7 +289,7 @@ impl FileSystem<'_> {
 
 /// Whether a place has files that are read, or why they are not read. `None` for a place without
 /// files of its own: a partition table, a physical volume, swap, an empty one.
-pub(crate) fn has_files(place: &Place) -> Option<Result<(), String>> {
+pub(crate) fn has_files(place: &ContentLocation) -> Option<Result<(), String>> {
     match &place.content {
         Ok((content, _)) => match &content.kind {
             Kind::Btrfs(_) | Kind::Ext(_) | Kind::Snapshot(_) => Some(Ok(())),

@@ -13,7 +13,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use weft_files::copy::{Event, Folder, PART, Start, Stopped, copy};
-use weft_files::inside::Place;
+use weft_files::inside::ContentLocation;
 use weft_files::open::Opened;
 use weft_files::tree::{Entry, Node, NodeKind, Tree};
 use weft_terminal::outcome::Failure;
@@ -122,7 +122,12 @@ fn restore(
 }
 
 /// Reports on standard error if the folder lacks the space for all of the files.
-fn ask_for_room(place: &Place, (base, to): (&Folder, &Path), work: &Work, is_everything: bool) {
+fn ask_for_room(
+    place: &ContentLocation,
+    (base, to): (&Folder, &Path),
+    work: &Work,
+    is_everything: bool,
+) {
     // If the free space is unknown, the copy begins, and ends when there is no space left.
     let free = base.free_bytes().unwrap_or(u64::MAX);
     if work.least > free {

@@ -3,7 +3,7 @@
 
 use std::io::Write;
 
-use weft_files::inside::Place;
+use weft_files::inside::ContentLocation;
 use weft_files::probe::Content;
 use weft_ondisk::MdTime;
 use weft_terminal::outcome::Failure;
@@ -25,10 +25,11 @@ pub(super) fn last_use(content: &Content) -> Option<String> {
 pub(super) fn print(contents: &Contents, restored: &All, asked: &Asked<'_>) -> Result<(), Failure> {
     let mut out = printable_stdout();
     let found = &contents.found;
-    let is_folded = |place: &&Place| {
+    let is_folded = |place: &&ContentLocation| {
         !asked.all && !asked.only.contains(&place.name) && contents.is_system(place)
     };
-    let (folded, mut places): (Vec<&Place>, Vec<&Place>) = found.places.iter().partition(is_folded);
+    let (folded, mut places): (Vec<&ContentLocation>, Vec<&ContentLocation>) =
+        found.places.iter().partition(is_folded);
     places.sort_by_key(|place| (has_files(place).is_none(), std::cmp::Reverse(place.size)));
     let rows: Vec<[String; 3]> = places
         .iter()
@@ -67,7 +68,7 @@ pub(super) fn print(contents: &Contents, restored: &All, asked: &Asked<'_>) -> R
         }
     }
     if !folded.is_empty() {
-        let own = |place: &Place| {
+        let own = |place: &ContentLocation| {
             let kind = place.content.iter().map(|(content, _)| content.kind.to_string());
             let kind: String = kind.collect();
             format!("{} ({kind}, {})", printable(&place.name), size::human(Bytes(place.size)))

@@ -12,7 +12,7 @@ use crate::tree::TreeError;
 
 /// A place on a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct DevicePosition {
     /// Number of the device.
     pub(super) device: u64,
     /// Byte offset on the device.
@@ -25,7 +25,7 @@ pub(super) struct Copies {
     /// Number of bytes that are contiguous in each copy.
     pub(super) len: u64,
     /// Place of each copy; one or more.
-    pub(super) places: Vec<Place>,
+    pub(super) places: Vec<DevicePosition>,
 }
 
 /// Chunk: a range of logical addresses, and its stripes on devices.
@@ -37,7 +37,7 @@ struct Chunk {
     kind: u64,
     /// Copies of each stripe of a RAID 10, which has both stripes and copies.
     sub_stripes: u64,
-    stripes: Vec<Place>,
+    stripes: Vec<DevicePosition>,
 }
 
 /// Chunks by their first logical address.
@@ -55,7 +55,7 @@ impl Chunks {
             let expected = "1 or more, within the item";
             return Err(TreeError::damaged(field("stripes"), count, expected));
         }
-        let stripe = |at: usize| Place { device: le64(item, at), at: le64(item, at + 8) };
+        let stripe = |at: usize| DevicePosition { device: le64(item, at), at: le64(item, at + 8) };
         let chunk = Chunk {
             len: le64(item, 0),
             stripe_len: le64(item, 0x10),
@@ -122,7 +122,7 @@ impl Chunks {
         };
         let within = address - start;
         let left = chunk.len - within;
-        let place = |stripe: &Place, more: u64| Place {
+        let place = |stripe: &DevicePosition, more: u64| DevicePosition {
             device: stripe.device,
             at: stripe.at.saturating_add(more),
         };

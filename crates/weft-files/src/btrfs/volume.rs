@@ -8,7 +8,7 @@ use std::ops::Range;
 use std::rc::Rc;
 
 use super::block::{Block, Key, LEVEL_MAX};
-use super::chunks::{Chunks, Place};
+use super::chunks::{Chunks, DevicePosition};
 use super::kinds;
 use super::superblock::{Root, Superblock};
 use crate::source::{ReadError, Shared, Source, inside};
@@ -101,7 +101,7 @@ impl Volume {
     }
 
     /// Reads bytes that are contiguous on one device.
-    fn read_place(&self, place: Place, into: &mut [u8]) -> Result<(), String> {
+    fn read_place(&self, place: DevicePosition, into: &mut [u8]) -> Result<(), String> {
         match self.devices.get(&place.device) {
             Some(device) => device.read_at(place.at, into).map_err(|error| error.to_string()),
             None => Err(format!("device {} is not here", place.device)),
@@ -221,7 +221,7 @@ impl Volume {
         let mut done = 0;
         while done < len {
             let Ok(copies) = self.chunks.copies(address.saturating_add(done)) else { break };
-            let left = |place: &Place| {
+            let left = |place: &DevicePosition| {
                 let size = self.devices.get(&place.device).map_or(0, |device| device.size());
                 size.saturating_sub(place.at)
             };
@@ -269,14 +269,14 @@ impl Volume {
     /// Reads one sector from the first of its copies that is right.
     fn read_sector(
         &self,
-        places: &[Place],
+        places: &[DevicePosition],
         offset: u64,
         into: &mut [u8],
         is_right: &dyn Fn(&[u8]) -> bool,
     ) -> Result<(), String> {
         let mut first = None;
         for place in places {
-            let place = Place { at: place.at.saturating_add(offset), ..*place };
+            let place = DevicePosition { at: place.at.saturating_add(offset), ..*place };
             match self.read_place(place, into) {
                 Ok(()) if is_right(into) => return Ok(()),
                 Ok(()) => {

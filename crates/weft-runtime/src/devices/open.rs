@@ -19,7 +19,7 @@ use crate::device_error::error_of;
 use crate::identity::Identity;
 use crate::io::ring::FileKind;
 use crate::rescued::Rescued;
-use crate::spec::{Located, Place, window_within};
+use crate::spec::{Located, MemberBacking, window_within};
 use crate::timed::{TimedFile, read_exact_at};
 
 impl OpenOptions {
@@ -58,8 +58,8 @@ impl OpenOptions {
         others: impl IntoIterator<Item = &'a OpenMember>,
     ) -> Result<OpenMember, DeviceError> {
         let path = match &spec.place {
-            Place::Ram { bytes } => return open_ram(spec, index, *bytes),
-            Place::File { path, .. } => path,
+            MemberBacking::Ram { bytes } => return open_ram(spec, index, *bytes),
+            MemberBacking::File { path, .. } => path,
         };
         let label = &spec.label;
         let mut stat = rustix::fs::stat(path).map_err(|errno| error_of(label, "stat", errno))?;

@@ -11,7 +11,7 @@ use std::path::Path;
 use std::rc::Rc;
 
 use clap::Args;
-use weft_files::inside::Place;
+use weft_files::inside::ContentLocation;
 use weft_files::open::Opened;
 use weft_files::probe::Kind;
 use weft_fuse::{
@@ -192,7 +192,7 @@ fn refuse_own(disk: &Path, dir: &Path) -> Result<(), Failure> {
 }
 
 /// Refuses a name of `--only` that is not the name of a place.
-fn know_all(places: &[Place], only: &[String]) -> Result<(), Failure> {
+fn know_all(places: &[ContentLocation], only: &[String]) -> Result<(), Failure> {
     let is_known = |name: &&String| places.iter().any(|place| place.name == **name);
     let Some(unknown) = only.iter().find(|name| !is_known(name)) else { return Ok(()) };
     let names: Vec<&str> = places.iter().map(|place| place.name.as_str()).collect();
