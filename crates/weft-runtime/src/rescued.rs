@@ -3,10 +3,11 @@
 //! Decides   which map belongs to an image: the one that was named for it, else `IMAGE.map`,
 //!           `IMAGE.mapfile` or `IMAGE.log`, or a file with one of these endings in place of the
 //!           image's extension, if the file begins like a map. Two such maps are refused.
-//! Why       where a disk could not be read, ddrescue leaves zeros or the former content. Taken for
-//!           data, these bytes would be preferred to the copy or parity that has the right ones.
+//! Why       where a disk could not be read, ddrescue leaves zeros or the former content. These
+//!           bytes must not count as data: an array would prefer them to the copy or parity that
+//!           has the right ones.
 //!
-//! Only `+` counts as read. No map is looked for beside a block device: its map is named.
+//! Only `+` counts as read. For a block device only a map that was named is used.
 //!
 //! Source   GNU ddrescue manual, "Mapfile structure"
 

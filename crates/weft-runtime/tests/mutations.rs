@@ -19,7 +19,7 @@ const MAP: &str = "# Mapfile. Created by GNU ddrescue version 1.27
 0x131000  0xFFFFFFEC000  +
 ";
 
-/// Numbers at the limits of fields, and texts that are none.
+/// Numbers at the limits of fields, and texts that are not numbers.
 const NUMBERS: [&str; 9] = [
     "0",
     "-1",
@@ -36,7 +36,7 @@ const NUMBERS: [&str; 9] = [
 fn changed(rng: &mut Rng) -> Vec<u8> {
     let mut lines: Vec<String> = MAP.lines().map(str::to_owned).collect();
     for _ in 0..=rng.below(2) {
-        // Comments are of no interest, except the first lines.
+        // Most comment lines stay as they are, because they have no effect.
         let line = [1, 4, 6, 7, 8, 9, 10, 11][rng.index(8)].min(lines.len() - 1);
         let mut words: Vec<String> = lines[line].split_whitespace().map(str::to_owned).collect();
         match rng.below(6) {
@@ -67,7 +67,8 @@ fn changed(rng: &mut Rng) -> Vec<u8> {
     bytes
 }
 
-/// Every area in order without a gap, every byte counted once, and the text is the same map.
+/// Checks that the areas are in order without a gap, that every byte is counted once, and that the
+/// text of the map parses to the same map.
 fn check(map: &Mapfile) {
     let mut next = 0;
     let mut sums = [0_u64; 5];

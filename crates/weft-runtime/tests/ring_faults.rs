@@ -149,8 +149,8 @@ fn rings() -> Vec<(&'static str, MakeRing)> {
     rings
 }
 
-/// Whether the tests include io_uring. They do, unless `WEFT_NO_URING=1` says that it is refused on
-/// purpose. If it is refused otherwise, leaving it out is a skip.
+/// Whether the tests include io_uring. They leave it out if it is refused: silently with
+/// `WEFT_NO_URING=1`, which says that the refusal is intended, otherwise with a skip.
 fn has_uring() -> bool {
     let opened = UringRing::new(&Slab::new(2).unwrap(), 4);
     match (opened, uring_is_refused_on_purpose()) {
@@ -496,7 +496,7 @@ fn zeros_are_stored_where_a_discard_is_refused_or_fails() {
         let token = bench.start(MemberOp::Discard { at: Sectors(0), len: Sectors(8), fua: false });
         bench.finish();
         assert_eq!(bench.fault(token), Some(Fault::NoSpace), "{name}");
-        // The error of a member that takes no zeros either, or is gone, is final too.
+        // If the member refuses the zeros as well, or is gone, the error is final too.
         for (script, fault) in [
             ((|_, _| Some(Injection::Error(Errno::IO))) as Verdict, Fault::Io),
             (|_, _| Some(Injection::Error(Errno::NODEV)), Fault::Gone),

@@ -83,7 +83,7 @@ impl OpenMember {
         zeroes_and_unmaps(self.identity)
     }
 
-    /// Kind of the member's file, which says what its requests may block on.
+    /// Kind of the member's file, which determines the resource that its requests may block on.
     pub(crate) fn file_kind(&self) -> FileKind {
         self.file_kind
     }

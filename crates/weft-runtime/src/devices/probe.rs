@@ -1,4 +1,4 @@
-//! Probe: a file or device that is opened read-only, to look at what it holds.
+//! Probe: a file or device that is opened read-only, to examine its content.
 //!
 //! A probe takes no lock, so that a member which is in use can be looked at as well; for the same
 //! reason the data that it reads may change meanwhile. Members that are to be served are opened

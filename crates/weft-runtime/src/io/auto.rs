@@ -205,7 +205,7 @@ impl Ring for AutoRing {
     }
 
     fn submit(&mut self) -> std::io::Result<()> {
-        // Operations that others carry out begin first.
+        // Operations of `below` and of the threads are started before this thread copies.
         self.below.submit()?;
         if let Some(threads) = &mut self.threads {
             threads.submit()?;

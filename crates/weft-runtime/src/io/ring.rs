@@ -52,7 +52,7 @@ pub enum Action {
     },
 }
 
-/// Kind of a file: what its reads and writes may block on.
+/// Kind of a file, by the resource that its reads and writes may block on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileKind {
     /// A device or file that is read and written with `O_DIRECT`.

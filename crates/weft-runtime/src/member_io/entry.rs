@@ -138,7 +138,8 @@ impl Entry {
             MemberOp::Discard { at, len, .. } => {
                 let at = start + at.bytes().0;
                 if let Err(errno) = punch(self.member.file(), at, len.bytes().0) {
-                    // Memory of this process has room for zeros, which read the same.
+                    // Zeros are written instead of a hole. They read the same, and memory has room
+                    // for them.
                     tracing::debug!(%errno, "no hole in memory");
                     mapping.zero(at, len.bytes().0);
                 }

@@ -9,9 +9,9 @@
 //! overlay and sets a bit of the map in memory. A flush makes the data durable, then writes the
 //! map, then makes the map durable. After a crash a granule is therefore present as a whole or not
 //! at all, flushed data is present, and data that was not flushed is old or new as on a disk. A
-//! write of less than a granule first copies the rest of the granule. A discard sets the bits of
-//! the map over a hole of the overlay's file, which reads as zeroes and becomes a hole of the
-//! member with the commit.
+//! write of less than a granule first copies the rest of the granule from the member. A discard
+//! makes a hole in the overlay's file and sets its bits of the map: the range reads as zeroes, and
+//! the commit makes the same hole in the member.
 //!
 //! `format.rs` defines the file, `map.rs` records which granules it has, `found.rs` finds overlays
 //! in a directory, `ring.rs` brings requests here, and [`crate::commit`] writes an overlay into its
@@ -272,7 +272,7 @@ impl Overlay {
         self.runs(&(start..start + len)).iter().all(|(_, here)| !here)
     }
 
-    /// Carries out an operation of a ring in this thread. The operation's offset is one in the
+    /// Carries out an operation of a ring in this thread. Its offset counts from the start of the
     /// member's file.
     pub(crate) fn perform(&self, op: &mut RingOp) -> Result<usize, Errno> {
         let _order = match &op.action {

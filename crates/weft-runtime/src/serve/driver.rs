@@ -227,8 +227,8 @@ impl Driver {
         &mut self.pool
     }
 
-    /// Turns of trims and of writes of zeroes, which are carried out in slices: each slice needs a
-    /// turn, and few are given at a time, see [`Turns`].
+    /// Queue of trims and writes of zeroes. These are carried out in slices, each slice needs a
+    /// turn, and few turns are given at a time; see [`Turns`].
     pub fn turns_mut(&mut self) -> &mut Turns {
         &mut self.turns
     }

@@ -59,7 +59,8 @@ impl Eagerness {
     ) -> Result<usize, Errno> {
         let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
         if timeout != Some(&at_once) {
-            // A worker whose polls found nothing `MISSES_MAX` times in a row polls rarely.
+            // After `MISSES_MAX` waits in a row in which polls found nothing, a worker polls
+            // rarely.
             let polls = if self.misses < MISSES_MAX || self.misses.is_multiple_of(MISSES_MAX) {
                 POLLS
             } else {
@@ -104,8 +105,8 @@ enum Phase {
     Running,
     /// Ports take block devices away from the kernel, while clients are served.
     Closing,
-    /// Volumes write what their caches have, while clients are served. `left` volumes have not
-    /// finished; `error` is the first error.
+    /// Volumes write the unwritten data of their caches, while clients are served. `left` volumes
+    /// have not finished; `error` is the first error.
     Writing {
         left: u16,
         error: Option<String>,
@@ -516,7 +517,7 @@ impl<'h> Worker<'h> {
             // A closed pipe stays readable, so the descriptor is not watched any longer.
             let _ = epoll::delete(&self.epoll, &head.shutdown);
         }
-        // A signal can be repeated, but the other end of a pipe closes only once.
+        // A closed pipe is the last message, because it closes only once. A signal can be repeated.
         let few = read.ok().filter(|count| *count < buffer.len());
         let is_last = !told || few.is_some_and(|count| buffer[..count].contains(&TOLD_LAST));
         match head.phase {
