@@ -59,8 +59,8 @@ impl Features {
         (Self::RAID0_LAYOUT, "RAID0_LAYOUT"),
     ];
 
-    /// Features that weft understands but does not keep up to date. It does not write to an array
-    /// that has one of them.
+    /// Features that weft understands but does not keep up to date. An array with one of them is
+    /// not written.
     ///
     /// A bitmap is not in the list: whether an array with a bitmap may be written depends on the
     /// bitmap, see [`crate::Bitmap::may_be_kept`]. A bad-block log is not in the list either; it

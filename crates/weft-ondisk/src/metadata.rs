@@ -1,7 +1,7 @@
 //! Metadata of a member: its superblock, and the bitmap and logs to which the superblock points.
 //!
-//! The caller reads the sectors that are asked for. For a log that cannot be trusted, the reason is
-//! kept as a sentence, because only the assembly knows whether it matters.
+//! The caller reads the sectors that this module asks for. If a log cannot be trusted, the reason
+//! is kept as a sentence, because only the assembly knows whether the log matters.
 //!
 //! Source: places of the logs as in `superblock.rs`, `bitmap.rs`, `ppl.rs` and `journal.rs`
 

@@ -1,7 +1,7 @@
 //! Signatures of other users of a device: file systems, partition tables, volume managers.
 //!
-//! A signature is a few bytes at a known offset. It does not prove that the file system or table is
-//! intact, only that a person should look at the device before it becomes a member.
+//! A signature is a few bytes at a known offset. A match does not prove that the file system or
+//! table is intact, only that a person should look at the device before it becomes a member.
 //!
 //! Source: the on-disk documentation of each format, offsets and bytes only.
 

@@ -54,7 +54,7 @@ pub enum DeviceIdentity {
 /// Superblocks found at the possible positions on one member.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Candidates {
-    /// Legal superblocks, the one created last first: mdadm would use that one.
+    /// Legal superblocks, latest creation time first: mdadm would use the first one.
     pub legal: Vec<Superblock>,
     /// Superblocks with the magic that are not legal, each with its error, in the order of the
     /// search.

@@ -1,9 +1,9 @@
 //! Updates of superblocks: roles, event count and resync position after a change of the array.
 //!
 //! Each superblock has the roles of all members, the event count, and the sector up to which parity
-//! is right. While the array runs, the number of a member does not change, as in version 1. 0.90
-//! numbers a member by its slot once it has all data of the slot, and numbers other members behind
-//! the slots.
+//! is right. While the array runs, a member keeps its number in both formats, as version 1 stores
+//! it. The table of version 0.90 has a member at the row of its slot once the member has all data
+//! of the slot, and other members in the rows behind the slots.
 //!
 //! ```text
 //! number while running      0   1   2   3   4          roles 0 1 faulty spare 2 (rebuilt)

@@ -1,9 +1,9 @@
 //! Superblock of version 1: description of a member and its array.
 //!
-//! Versions 1.0, 1.1 and 1.2 are one structure at three places. It has a header of 256 bytes and a
-//! table of 16-bit roles, one for each member that the array ever numbered. All numbers are
-//! little-endian, all positions count sectors of 512 bytes, and a position "from the superblock" is
-//! a signed distance.
+//! Versions 1.0, 1.1 and 1.2 are one structure at three places. The structure has a header of 256
+//! bytes and a table of 16-bit roles, one for each member that the array ever numbered. All numbers
+//! are little-endian, all positions count sectors of 512 bytes, and a position "from the
+//! superblock" is a signed distance.
 //!
 //! ```text
 //! 1.2    0        8            +8                                data_offset
