@@ -199,5 +199,5 @@ fn look_into(
 
 /// Largest number of places: tables may name the same bytes again and again.
 const PLACES_MAX: usize = 4096;
-/// Largest number of tables within each other that are looked into.
+/// Largest depth of nested partition tables that are read.
 const DEPTH_MAX: usize = 2;

@@ -218,7 +218,7 @@ fn swap(head: &[u8]) -> Option<Content> {
     })
 }
 
-/// A partition table, or a signature of which only the name is known.
+/// A partition table, or another known signature, which gives nothing but a name.
 fn other(source: &dyn Source, head: &[u8], notes: &mut Vec<String>) -> Content {
     let tail_len = (TAIL_BYTES as u64).min(source.size());
     let tail = lossy(source, source.size() - tail_len, tail_len, notes);

@@ -174,7 +174,7 @@ impl Lines {
     /// Makes room for another line.
     fn make_room(&mut self) {
         if self.kept.len() >= LINES_MAX {
-            // Half of the lines go at once, so that the search for old ones is rare.
+            // Half of the lines are dropped at once, so that the search for old lines is rare.
             let mut uses: Vec<u64> = self.kept.values().map(|(used, _)| *used).collect();
             uses.sort_unstable();
             let middle = uses.get(uses.len() / 2).copied().unwrap_or(self.clock);

@@ -184,7 +184,7 @@ fn a_log_is_replayed_as_the_kernel_does() {
         let new = Attribute { name: b"user.new".into(), value: b"new".into() };
         assert_eq!(attributes(&tree, path), [new], "{path}");
     }
-    // Without the log, the same image has other files: the test sees a log that is not replayed.
+    // Without the log, the image has other files, so this test notices a log that is not replayed.
     let mut without = image;
     without[0x1_0060..0x1_0068].fill(0);
     seal(&mut without, 0x1_0000, 4096);

@@ -20,7 +20,7 @@ fn copied(from: &Shared, to: &Path) -> Report {
     copy(&tree, &Folder::open(to).unwrap(), Start::Root(b"fs"), false, &mut |_| {}).unwrap()
 }
 
-/// Makes a folder that holds others without write permission removable.
+/// Gives write permission to the folders in a folder, so that all of it can be removed.
 fn unlock(at: &Path) {
     for (path, seen) in list(at) {
         if seen.what == "folder" {

@@ -19,7 +19,7 @@ fn inside(devices: &[(&str, &[u8])]) -> Inside {
     look(sources.collect())
 }
 
-/// Letter of the physical volume, extent and sector of a sector of a volume.
+/// Physical volume (by its letter), extent, and sector in the extent of a byte of a volume.
 fn place(source: &Shared, byte: usize) -> (char, u32, u32) {
     let sector = read_vec(&**source, byte as u64, 512).unwrap();
     let number = |at: usize| u32::from_le_bytes(sector[at..at + 4].try_into().unwrap());

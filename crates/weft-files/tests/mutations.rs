@@ -64,7 +64,7 @@ fn walk(tree: &dyn Tree) -> usize {
         if !seen.insert(id) {
             continue;
         }
-        // Errors are what this test is for.
+        // An error is a legal outcome of this test.
         let _ = tree.attributes(&node);
         match node.kind {
             NodeKind::Directory => {
@@ -86,7 +86,7 @@ fn walk(tree: &dyn Tree) -> usize {
     seen.len()
 }
 
-/// Bytes with changes, which cost no copy of the whole.
+/// Bytes with changes in some places, without a copy of all bytes.
 struct Changed {
     of: Rc<Vec<u8>>,
     changes: Vec<(usize, Vec<u8>)>,
@@ -285,7 +285,7 @@ fn changed_bytes_of_lvm_give_errors_and_no_panic() {
             let mut changed = text.clone();
             let places: Vec<usize> = (0..text.len()).collect();
             if rng.below(2) == 0 {
-                // Another number in place of one of the text.
+                // A digit of the text is replaced by a number at the limit of a type.
                 let is_digit = |at: &usize| text[*at].is_ascii_digit();
                 let all: Vec<usize> = places.iter().copied().filter(is_digit).collect();
                 let at = rng.pick(&all);

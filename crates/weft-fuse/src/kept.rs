@@ -1,4 +1,4 @@
-//! Bounded cache: values by number, of which the least recently used are removed.
+//! Bounded cache: values by number; the least recently used ones are removed first.
 
 use std::collections::BTreeMap;
 

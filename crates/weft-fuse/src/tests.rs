@@ -16,7 +16,7 @@ use weft_files::tree::{
 use crate::numbers::ROOT;
 use crate::view::{Finding, Shown, Sink, View, What};
 
-/// A source with bytes that follow from their offset, and a range that cannot be read.
+/// A source in which each byte is computed from its offset, with a range that cannot be read.
 struct Device {
     size: u64,
     bad: Range<u64>,

@@ -53,7 +53,7 @@ fn levels() -> impl Iterator<Item = Parity> {
     levels.flat_map(|level| Strategy::ALL.map(|strategy| level.with_strategy(strategy)))
 }
 
-/// Strips of random bytes: a wrong kernel cannot share their pattern.
+/// Strips of random bytes, without a pattern that could hide the fault of a kernel.
 fn strips(count: usize, len: usize) -> Vec<Vec<u8>> {
     let mut rng = Rng::new(1);
     let mut next = || rng.next_u64().to_be_bytes()[0];

@@ -95,7 +95,7 @@ impl Log {
         self.references.get(&directory).map_or(&[], Vec::as_slice)
     }
 
-    /// Ranges of the indexes of a directory of which the log has all names.
+    /// Index ranges of a directory in which the log has all names.
     pub(super) fn known(&self, directory: u64) -> Vec<RangeInclusive<u64>> {
         let items = self.of(directory, kinds::DIR_LOG_INDEX);
         items.map(|(key, item)| key.offset..=le64(item, 0)).collect()

@@ -51,7 +51,7 @@ impl Sum {
         }
     }
 
-    /// Whether a block with its sum in its first 32 bytes has the right one.
+    /// Whether the checksum in the first 32 bytes of a block is right.
     pub(super) fn holds(self, block: &[u8]) -> bool {
         match (block.get(..self.len()), block.get(32..)) {
             (Some(stored), Some(rest)) => self.of_bytes(rest) == stored,

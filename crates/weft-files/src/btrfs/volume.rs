@@ -315,7 +315,7 @@ impl Source for Volume {
 impl Blocks {
     fn keep(&mut self, at: u64, block: &Rc<Block>) {
         if self.kept.len() >= BLOCKS_MAX {
-            // Half of the blocks go at once, so that the search for old ones is rare.
+            // Half of the blocks are dropped at once, so that the search for old blocks is rare.
             let mut uses: Vec<u64> = self.kept.values().map(|(used, _)| *used).collect();
             uses.sort_unstable();
             let middle = uses.get(uses.len() / 2).copied().unwrap_or(self.clock);

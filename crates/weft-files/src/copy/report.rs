@@ -63,7 +63,7 @@ pub struct Report {
     pub skipped: u64,
     /// Files with bytes that could not be read.
     pub damaged: Vec<Damaged>,
-    /// Paths that could not be restored, or directories of which a part could not be read.
+    /// Paths that could not be restored, and directories with a part that could not be read.
     pub failed: Vec<ReportedPath>,
     /// Paths that exist in the folder and differ; they stay as they are.
     pub kept: Vec<ReportedPath>,

@@ -30,8 +30,8 @@ pub(super) struct Replayed {
 pub(super) struct Logged {
     /// First byte on the device.
     at: u64,
-    /// Whether the block begins with the magic number of the journal, in place of which the copy
-    /// has zeros.
+    /// Whether the block begins with the magic number of the journal. The copy has zeros in place
+    /// of this number.
     is_escaped: bool,
 }
 

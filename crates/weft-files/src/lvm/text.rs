@@ -1,6 +1,6 @@
 //! Text of LVM's metadata: sections, values and lists, with the position of each error.
 //!
-//! The text is what LVM's tools write into a metadata area: `key = value` and `name { … }`, with
+//! LVM's tools write this text into a metadata area: `key = value` and `name { … }`, with
 //! comments from `#` to the end of a line. Values are integers, strings and lists of them.
 //!
 //! Source   lvm.conf(5), "SYNTAX"; what vgcfgbackup writes

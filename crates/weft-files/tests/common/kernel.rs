@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use weft_ondisk::crc::crc32c;
 
-/// An image of the kernel's, of `fixtures/btrfs`.
+/// An image that the kernel wrote, from `fixtures/btrfs`.
 pub(crate) fn fixture(name: &str) -> Vec<u8> {
     let packed = File::open(fixtures().join(format!("{name}.img.zst"))).unwrap();
     let mut image = Vec::new();
@@ -23,7 +23,7 @@ pub(crate) fn le64(bytes: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap())
 }
 
-/// Gives the block at a byte the checksum of what it holds.
+/// Writes the right checksum into the block at byte `at`.
 pub(crate) fn seal(image: &mut [u8], at: usize, len: usize) {
     let sum = crc32c(&image[at + 32..at + len]);
     image[at..at + 4].copy_from_slice(&sum.to_le_bytes());

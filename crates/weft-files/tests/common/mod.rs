@@ -1,4 +1,4 @@
-//! Images that e2fsprogs or the kernel make, and what a folder holds.
+//! Images that e2fsprogs or the kernel make, and lists of the content of folders.
 #![allow(dead_code, reason = "each test uses a part of it")]
 
 pub(crate) mod kernel;

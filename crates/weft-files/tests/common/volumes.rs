@@ -19,7 +19,7 @@ fn put(into: &mut [u8], at: usize, bytes: &[u8]) {
 }
 
 /// A device with a label, a metadata area with `text` at `text_at` of its buffer, and `extents`
-/// extents of data that say where they are.
+/// extents of data. Each sector of data contains the UUID, its extent and its number in the extent.
 pub(crate) fn physical(uuid: &str, text: &[u8], text_at: usize, extents: usize) -> Vec<u8> {
     let mut device = vec![0; FIRST + extents * EXTENT];
     let id: Vec<u8> = uuid.bytes().filter(|byte| *byte != b'-').collect();

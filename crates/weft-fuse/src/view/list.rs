@@ -50,7 +50,7 @@ impl View {
     /// entry with the position of the next one. `with_lookup` counts a lookup for each entry.
     ///
     /// # Errors
-    /// A directory of which a part is lost gives an error behind its last entry.
+    /// A directory with a lost part gives an error behind its last entry.
     pub(crate) fn list(
         &mut self,
         number: u64,

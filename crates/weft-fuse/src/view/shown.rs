@@ -57,7 +57,7 @@ pub struct Finding {
     pub path: Vec<u8>,
     /// Byte range in the file; `None` if the finding concerns all of it.
     pub range: Option<Range<u64>>,
-    /// Whether the bytes were given although they may be wrong.
+    /// Whether the bytes were returned to the reader although they may be wrong.
     pub is_doubt: bool,
     /// Cause, as a message for the user.
     pub why: String,

@@ -62,9 +62,8 @@ macro_rules! column {
             if $stream {
                 prefetch_at(place);
             }
-            // SAFETY: `$at` is the start of a whole column and so less than `bytes` by a column at
-            // least; the strip holds `bytes` bytes from `$strip` on, asserted above, and is
-            // borrowed.
+            // SAFETY: a whole column begins at `$at`, so it ends within `bytes`. The strip holds
+            // `bytes` bytes from `$strip` on, as was asserted, and is borrowed.
             column[lane] = unsafe { _mm512_loadu_si512(place.cast()) };
         }
         column
