@@ -14,9 +14,9 @@
 //! - (e) Data of a write with PREFLUSH goes to members after (c) and (d) hold for everything that
 //!   was acknowledged before its receipt.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use weft_engine::{Flags, Input, MemberOp, Origin, Output, RequestOp, Tag, Token};
+use weft_engine::{Fault, Flags, Input, MemberOp, Origin, Output, RequestOp, Tag, Token};
 use weft_units::{ByteRange, ClientId, Slot};
 
 use super::{Record, View, Violation};
@@ -33,6 +33,8 @@ pub struct Acknowledge {
     flushes: BTreeMap<Token, (usize, u64)>,
     /// The last write of each sector, by disk and absolute sector.
     stored: BTreeMap<(usize, u64), Stored>,
+    /// Sectors that a disk had no space for, by disk and absolute sector, until they are written.
+    refused: BTreeSet<(usize, u64)>,
     /// By disk: time before which every completed write is durable.
     durable: BTreeMap<usize, u64>,
     /// By disk: time of the last completion that an acknowledged write relies on.
@@ -108,8 +110,11 @@ impl Acknowledge {
             Input::Done { token, result } => {
                 let ok = result.is_ok();
                 if let Some(write) = self.writes.remove(token) {
-                    if ok {
-                        self.complete(&write);
+                    let sectors = (write.at..write.at + write.count).map(|at| (write.disk, at));
+                    match result {
+                        Ok(_) => self.complete(&write),
+                        Err(Fault::NoSpace) => self.refused.extend(sectors),
+                        Err(_) => {}
                     }
                 } else if let Some((disk, submitted)) = self.flushes.remove(token)
                     && ok
@@ -189,6 +194,11 @@ impl Acknowledge {
 
     /// Checks rule (e) for a client's write that is about to go to a disk.
     fn follows_its_flush(&self, view: View<'_>, write: &Write, found: &mut Vec<Violation>) {
+        // The request that the disk had no space for is answered already; its data is written later
+        // without regard to flushes.
+        if (write.at..write.at + write.count).any(|at| self.refused.contains(&(write.disk, at))) {
+            return;
+        }
         let begins = |request: &&Request| {
             let stores = matches!(request.op, RequestOp::Write | RequestOp::WriteZeroes);
             request.flags.preflush && stores && request.range.len.0 > 0
@@ -228,6 +238,7 @@ impl Acknowledge {
             stored.known_durable = stored.known_durable.max(last.unwrap_or(0));
             stored.submitted = write.submitted;
             stored.completed = self.clock;
+            self.refused.remove(&(write.disk, sector));
             if write.fua {
                 stored.known_durable = write.submitted;
             }

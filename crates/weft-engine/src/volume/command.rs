@@ -262,7 +262,9 @@ impl Volume {
             return;
         }
         if self.can_never_set() {
-            self.give_up_quiescing(&ReplyError::Io, out);
+            let broken = self.array.membership.broken;
+            let error = if broken { ReplyError::Io } else { ReplyError::Stopping };
+            self.give_up_quiescing(&error, out);
         }
         let ends_in_vain = match self.quiescing.as_deref() {
             // Strips may wait for space for long.
@@ -357,10 +359,10 @@ impl Volume {
         self.array.members.iter().any(unanswered)
     }
 
-    /// Whether the change in `quiescing` can never be made, because the array is broken and strips
-    /// for which a member had no space stay in memory.
+    /// Whether the change in `quiescing` can never be made, because strips for which a member had no
+    /// space stay in memory: the array is broken, or the volume stops without writing them.
     pub(super) fn can_never_set(&self) -> bool {
-        self.quiescing.is_some() && self.array.membership.broken && self.has_deferred()
+        self.quiescing.is_some() && self.never_writes_deferred()
     }
 
     /// Answers the command that asked for the change in `quiescing` with an error, because stripes

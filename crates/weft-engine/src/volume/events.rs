@@ -45,6 +45,12 @@ impl Volume {
         self.has_deferred() && !(ends() && (says_clean() || self.array.is_settled()))
     }
 
+    /// Whether strips wait for space and will not be written again.
+    pub(super) fn never_writes_deferred(&self) -> bool {
+        let given_up = self.array.membership.broken || !self.may_write_deferred();
+        self.has_deferred() && given_up
+    }
+
     #[inline]
     pub(super) fn take_events(&mut self, out: &mut Outbox) {
         if !self.raid.events().is_empty() {
