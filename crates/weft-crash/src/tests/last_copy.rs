@@ -2,6 +2,7 @@
 //! a read stays in the array.
 
 use crate::{Options, Planned, Rig, chunk_kib};
+use weft_engine::knobs::Knobs;
 use weft_engine::{Fault, MemberState, ReplyError, SyncAction, Verb};
 use weft_ondisk::{Level, NewBitmap, Version};
 use weft_units::{Bytes, Span};
@@ -84,6 +85,32 @@ fn last_copy_that_fails_a_superblock_is_read_on() {
         assert_eq!(rig.wait(write), Err(ReplyError::Io));
         assert_eq!(rig.disks[disk].stats.io_errors.superblocks, 2, "both attempts failed");
         is_read_and_not_written(&mut rig, disk);
+        rig.must();
+    }
+}
+
+/// With the knob `fail_last_dev` a mirror fails such a member, as in md; with parity it stays. In
+/// either case the array is broken, superblocks record nothing, and a new assembly has the data.
+#[test]
+fn last_copy_that_fails_a_flush_is_failed_with_fail_last_dev() {
+    for (mut rig, disk) in last_copies() {
+        let knob = Knobs::default().parse("fail_last_dev", "1").unwrap();
+        assert!(rig.command(Verb::Set(knob)).is_ok());
+        let write = rig.write(2, 1);
+        assert!(rig.wait(write).is_ok());
+        rig.disks[disk].faults.flush_error = true;
+        let flush = rig.flush();
+        assert_eq!(rig.wait(flush), Err(ReplyError::Io));
+        rig.disks[disk].faults.flush_error = false;
+        let level = rig.options.level;
+        let is_mirror = matches!(level, Level::Raid1 | Level::Raid10);
+        let expected = if is_mirror { MemberState::Faulty } else { MemberState::InSync };
+        assert_eq!(rig.state_of(disk), Some(expected), "{level:?}");
+        assert_eq!(rig.volume().array_state, "broken");
+        assert!(rig.record.is_in_sync(disk), "{level:?}: no failure is recorded");
+        rig.kill();
+        rig.recover();
+        assert!(rig.read(0).is_all(7));
         rig.must();
     }
 }

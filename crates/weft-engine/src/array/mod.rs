@@ -80,6 +80,8 @@ pub(crate) struct Array {
     pub(crate) membership_before: Membership,
     /// I/O class for the member requests of the running sync.
     pub(crate) sync_class: Class,
+    /// Value of the knob `fail_last_dev`.
+    pub(crate) fail_last_dev: bool,
     /// For each slot, the position of its member in `members`.
     slots: Vec<Option<usize>>,
     /// Position in `members` of the member with each [`MemberIndex`]; `None` after it has left.
@@ -281,6 +283,7 @@ impl Array {
             membership_before: membership.clone(),
             membership,
             sync_class: Class::None,
+            fail_last_dev: false,
             slots: Vec::new(),
             positions: Vec::new(),
             roles: Vec::new(),
@@ -418,8 +421,10 @@ impl Array {
     /// still answer reads; but the array is broken and takes no writes until it is assembled again.
     /// Therefore no flush is acknowledged after a failed one: data that the failed flush covered
     /// may be lost, and a later flush would not report the loss. Superblocks record none of this.
+    /// With the knob `fail_last_dev` a mirror takes such a member out of use as well.
     pub(crate) fn fail(&mut self, position: usize, out: &mut Outbox) {
-        if !self.members[position].is_faulty() && self.breaks(position) {
+        let keeps = self.breaks(position) && !self.fails_last();
+        if keeps && !self.members[position].is_faulty() {
             self.declare_broken(out);
         } else {
             self.lose(position, out);
@@ -508,6 +513,14 @@ impl Array {
         let slot = self.members[position].slot;
         let by_count = self.is_planted(Mutant::ToleratesByCount) && self.membership.degraded() > 0;
         slot.is_some_and(|slot| by_count || self.membership.breaks(slot))
+    }
+
+    /// Whether the array fails members that it needs: a mirror does, with the knob `fail_last_dev`.
+    ///
+    /// Source   md-raid.md §6.7
+    pub(crate) fn fails_last(&self) -> bool {
+        let mirrors = matches!(self.layout, Some(Layout::Mirrors(_)));
+        self.fail_last_dev && mirrors && self.membership.is_redundant
     }
 
     /// Whether the member at `position` may be failed although it still answers. A member may not

@@ -31,6 +31,8 @@ pub struct Knobs {
     pub bfq: BfqKnobs,
     /// Whether a check reads stripes from members even if they are cached.
     pub check_reads: CheckReads,
+    /// Whether a mirror fails a member that has the last copy of some data, and is broken then.
+    pub fail_last_dev: bool,
     /// Rule by which member flushes serve flush requests (patch 002).
     pub flush_batch: FlushRule,
     /// Knobs of the scheduler kyber.
@@ -212,6 +214,7 @@ impl Knobs {
             activation: Activation::default(),
             bfq: BfqKnobs::default(),
             check_reads: CheckReads::default(),
+            fail_last_dev: false,
             flush_batch: FlushRule::Batch,
             kyber: KyberKnobs::default(),
             max_sectors: Bytes::kib(512),

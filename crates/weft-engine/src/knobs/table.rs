@@ -289,6 +289,14 @@ knobs! {
               disables them. Applies to all volumes.",
         draws: { mixed: &["0", "10", "500"] },
     }
+    fail_last_dev => FailLastDev(bool) at fail_last_dev of Volume {
+        form: flag(),
+        origin: "md",
+        doc: "Whether RAID 1 and 10 fail a member that has the last copy of some data, by weft \
+              fail or because it fails a write, a flush or its superblock; the array is then \
+              broken. 0: weft fail refuses it, and clients get its errors.",
+        draws: { unlisted: "a run without a last copy has no data to be judged" },
+    }
     fairness => Fairness(Fairness) at bfq.fairness of Queues {
         form: Fairness::FORM,
         origin: "weft (bfq)",

@@ -210,6 +210,11 @@ impl<'a> ArrayView<'a> {
         self.array.breaks(position)
     }
 
+    /// Whether the array fails members that it needs.
+    pub(super) fn fails_last(self) -> bool {
+        self.array.fails_last()
+    }
+
     /// I/O class of the member requests of the running sync.
     #[inline]
     pub(super) fn sync_class(self) -> Class {

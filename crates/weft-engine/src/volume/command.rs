@@ -90,8 +90,8 @@ impl Volume {
                 self.set_queues(out);
                 added.map(|()| self.recorded())
             }
-            Verb::Fail(member) => self.fail(&[*member], out).map(|()| self.recorded()),
-            Verb::FailAll(members) => self.fail(members, out).map(|()| self.recorded()),
+            Verb::Fail(member) => self.fail(&[*member], out),
+            Verb::FailAll(members) => self.fail(members, out),
             Verb::Remove(index) => match self.array.position_of(*index) {
                 None => Err(ReplyError::Invalid("no such member")),
                 // A broken array does not write the superblocks that would record the removal.
@@ -163,6 +163,7 @@ impl Volume {
     /// Sets a knob of the volume and of every member that has queue knobs of its own.
     fn put(&mut self, knob: Knob, out: &mut Outbox) {
         self.knobs.set(knob);
+        self.array.fail_last_dev = self.knobs.fail_last_dev;
         for member in &mut self.array.members {
             if let Some(own) = &mut member.knobs {
                 own.set(knob);

@@ -11,6 +11,7 @@
 use weft_units::{MemberIndex, Span, Time};
 
 use super::Volume;
+use super::command::Until;
 use crate::array::outbox::{Chain, CompletionTarget, Outbox, Outstanding, Owner};
 use crate::array::twin::{TwinAnswer, is_twin};
 use crate::contract::error::ReplyError;
@@ -23,12 +24,13 @@ use crate::sched::member_queue::Waiting;
 
 impl Volume {
     /// Declares the members `indices` failed, all or none of them, and gives up their outstanding
-    /// requests.
+    /// requests. Returns what the answer waits for: that superblocks record the failure, unless the
+    /// array is broken by it.
     pub(super) fn fail(
         &mut self,
         indices: &[MemberIndex],
         out: &mut Outbox,
-    ) -> Result<(), ReplyError> {
+    ) -> Result<Option<Until>, ReplyError> {
         let position = |index: &MemberIndex| {
             self.array.position_of(*index).ok_or(ReplyError::Invalid("no such member"))
         };
@@ -36,17 +38,18 @@ impl Volume {
         if self.array.membership.read_only {
             return Err(ReplyError::ReadOnly);
         }
-        if self.array.breaks_without(&positions) {
+        let breaks = self.array.breaks_without(&positions);
+        if breaks && !self.array.fails_last() {
             return Err(ReplyError::Refused(self.too_few(&positions)));
         }
-        let broken = self.array.membership.broken;
+        let broken = self.array.membership.broken || breaks;
         for position in positions {
             self.array.fail(position, out);
             self.give_up(position, None, out);
         }
         assert_eq!(self.array.membership.broken, broken, "the members that are left suffice");
         self.take_events(out);
-        Ok(())
+        Ok(self.recorded().filter(|_| !breaks))
     }
 
     /// Error text that explains why `positions` cannot all be failed. The text names the members

@@ -103,6 +103,7 @@ impl Volume {
     ) -> Self {
         let mut array = Array::new(id, &config.source, epoch_secs, now);
         array.set_queues(&config.knobs, |_| 0);
+        array.fail_last_dev = config.knobs.fail_last_dev;
         let memory = StripeMemory { first, frames, stripes_max: config.stripes_max };
         let raid = Personality::new(memory, config);
         let reshape = config.source.assembly().and_then(|assembly| assembly.reshape.as_ref());

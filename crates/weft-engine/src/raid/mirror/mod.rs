@@ -2,7 +2,8 @@
 //!
 //! A write goes to every copy. A member that fails to write its copy is failed, and the write is
 //! answered once the superblocks of the other members record the failure. If the array cannot run
-//! without the member, the client gets the error and the member stays in use, as in md.
+//! without the member, the client gets the error and the member stays in use, as in md; with the
+//! knob `fail_last_dev` it is failed, and the array is broken.
 //!
 //! A read goes to one copy (`read_balance`), and to another copy if the member fails to read it,
 //! has bad blocks there or does not answer. Where copies may differ because the array was not
@@ -146,8 +147,9 @@ impl Mirror {
         if fault == Fault::Io && is_elsewhere && self.record_unwritten(slot, range, cx) {
             return Ok(());
         }
-        let is_needed = cx.view().breaks(position) || !(spare || is_elsewhere);
-        if !is_needed || fault == Fault::Gone {
+        let breaks = cx.view().breaks(position);
+        let is_needed = breaks || !(spare || is_elsewhere);
+        if !is_needed || fault == Fault::Gone || (breaks && cx.view().fails_last()) {
             cx.fail_for(position, fault);
         }
         if !is_needed {
