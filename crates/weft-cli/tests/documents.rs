@@ -19,6 +19,7 @@ use tempfile::tempdir;
 use weft_engine::knobs::{Knobs, SchedulerKind, TABLE};
 use weft_lab::job::engine::{ENGINES, ENGINES_REFUSED};
 use weft_lab::job::{self, Engine};
+use weft_lab::replay::Format;
 use weft_testing::documents::{Helps, commands_named, pages, root};
 
 /// Programs of other projects that pages use.
@@ -280,6 +281,24 @@ fn every_scheduler_has_statements_and_stands_where_the_code_and_tuning_are_told(
     let tune = std::fs::read_to_string(root().join("docs/tune.md")).unwrap();
     let unnamed = names.into_iter().filter(|name| !tune.contains(&format!("`{name}`")));
     assert_eq!(unnamed.collect::<Vec<_>>(), [""; 0], "docs/tune.md");
+}
+
+/// Names of trace formats that a text does not contain. fio's two versions have one name in texts.
+fn without_format<'a>(text: &str, names: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
+    let text = text.to_lowercase();
+    let has = |name: &&str| text.contains(name.trim_end_matches(char::is_numeric));
+    names.into_iter().filter(|name| !has(name)).collect()
+}
+
+#[test]
+fn the_page_on_replay_and_its_help_name_every_trace_format() {
+    let (_, page) = pages().into_iter().find(|(path, _)| path.ends_with("replay.md")).unwrap();
+    let dir = tempdir().unwrap();
+    let help = command(dir.path(), &["replay", "--help"]).output().unwrap().stdout;
+    for text in [page, String::from_utf8(help).unwrap()] {
+        assert_eq!(without_format(&text, Format::ALL.map(Format::name)), [""; 0]);
+        assert_eq!(without_format(&text, ["msr", "disksim"]), ["disksim"]);
+    }
 }
 
 #[test]

@@ -9,6 +9,12 @@ use weft_units::{Bytes, Span, Time};
 /// A few valid lines of every text format.
 const SAMPLES: &[(Format, &str)] = &[
     (Format::Alibaba, "419,W,8792731648,16384,1577808144360767\n725,R,0,4096,1577808144360773\n"),
+    (
+        Format::Biosnoop,
+        "TIME(s) COMM PID DISK T SECTOR BYTES QUE(ms) LAT(ms)\n\
+         0.000000 sync 22177 nvme1n1 W 41963894 3072 0.11 0.47\n\
+         0.000771 a b 1061 sda FWS 545728 16384 -1.000 0.61\n",
+    ),
     (Format::Blkparse, include_str!("fixture/blkparse.txt")),
     (Format::Fiu, "89966141424 4892 syslogd 904265560 8 W 6 0 531e779f8c3a9b9a7d2a7f1d\n"),
     (Format::Iolog2, "fio version 2 iolog\nx add\nx open\nx wait 500 0\nx write 0 512\nx close\n"),
@@ -91,6 +97,15 @@ fn every_text_format_has_a_sample() {
     assert_eq!(without_sample(&SAMPLES[1..]), [SAMPLES[0].0]);
 }
 
+#[test]
+fn every_sample_is_of_one_format_only() {
+    for (format, text) in SAMPLES {
+        let bytes = text.as_bytes().to_vec();
+        let trace = Trace::of_bytes("t", bytes, &ReadOptions::default()).unwrap();
+        assert_eq!(trace.formats(), [*format]);
+    }
+}
+
 /// A record in a text format; `None` if the format has no such request.
 fn line(format: Format, index: usize, record: &Record) -> Option<String> {
     let (ns, pid) = (record.time.0, record.pid.unwrap_or(1));
@@ -98,30 +113,36 @@ fn line(format: Format, index: usize, record: &Record) -> Option<String> {
     let (sector, sectors) = (offset / 512, length / 512);
     let latency = record.latency.map_or(0, |latency| latency.0);
     let device = record.device.0;
+    let has_letters = matches!(format, Format::Biosnoop | Format::Blkparse);
     let (letter, number, word) = match record.op {
         Op::Read => ("R", 0, "Read"),
         Op::Write => ("W", 1, "Write"),
-        Op::Discard | Op::Flush if format != Format::Blkparse => return None,
+        Op::Discard | Op::Flush if !has_letters => return None,
         Op::Discard => ("D", 2, ""),
         Op::Flush => ("FW", 3, ""),
     };
     let Flags { sync, meta, fua, preflush, ahead } = record.flags;
     let set = |flag: bool, letter: &str| if flag { letter.to_owned() } else { String::new() };
-    let seconds = format!("{}.{:09}", ns / 1_000_000_000, ns % 1_000_000_000);
+    let before = set(preflush && record.op != Op::Flush, "F");
+    let after = [(fua, "F"), (ahead, "A"), (sync, "S"), (meta, "M")];
+    let after: String = after.map(|(flag, letter)| set(flag, letter)).concat();
+    let rwbs = format!("{before}{letter}{after}");
+    let in_seconds = |ns: u64| format!("{}.{:09}", ns / 1_000_000_000, ns % 1_000_000_000);
+    let seconds = in_seconds(ns);
     Some(match format {
         Format::Alibaba => format!("{device},{letter},{offset},{length},{}\n", ns / 1000),
+        Format::Biosnoop => {
+            let (completed, ms) = (in_seconds(ns + latency), latency / 1_000_000);
+            let latency = format!("{ms}.{:06}", latency % 1_000_000);
+            format!("{completed} a [b] c {pid} sd{device} {rwbs} {sector} {length} {latency}\n")
+        }
         Format::Blkparse => {
-            let before = set(preflush && record.op != Op::Flush, "F");
-            let after = [(fua, "F"), (ahead, "A"), (sync, "S"), (meta, "M")];
-            let after: String = after.map(|(flag, letter)| set(flag, letter)).concat();
             let at = if record.op == Op::Flush {
                 String::new()
             } else {
                 format!("{sector} + {sectors} ")
             };
-            format!(
-                "  8,{device}    0 {index:8} {seconds} {pid:5}  Q {before}{letter}{after} {at}[a [b] c]\n"
-            )
+            format!("  8,{device}    0 {index:8} {seconds} {pid:5}  Q {rwbs} {at}[a [b] c]\n")
         }
         Format::Fiu => format!("{ns} {pid} proc {sector} {sectors} {letter} 8 {device} 0af\n"),
         Format::Msr => {
@@ -129,7 +150,7 @@ fn line(format: Format, index: usize, record: &Record) -> Option<String> {
         }
         Format::Spc => format!("{device},{sector},{length},{letter},{seconds}\n"),
         Format::Systor => {
-            let latency = format!("{}.{:09}", latency / 1_000_000_000, latency % 1_000_000_000);
+            let latency = in_seconds(latency);
             format!("{seconds},{latency},{letter},{device},{offset},{length}\n")
         }
         Format::Tencent => format!("{},{sector},{sectors},{number},{device}\n", ns / 1_000_000_000),

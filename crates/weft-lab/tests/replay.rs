@@ -201,6 +201,70 @@ fn tables_of_data_centres_are_read_in_their_units() {
     assert_eq!(all[0].pid, Some(4892));
 }
 
+/// Columns and letters of libbpf-tools' program. Counterpart: with `Event::Issue` the time in the
+/// queue counts neither for the order nor for the latency.
+#[test]
+fn biosnoop_prints_completions_that_are_read_in_order_of_issue() {
+    let text = "TIME(s)   COMM           PID     DISK    T    SECTOR     BYTES   QUE(ms) LAT(ms)\n\
+         0.000000  fio            4021    sda     WS   2048       4096      1.000   2.000\n\
+         0.000500  tar [x] y      77      sdb     R    4096       8192     -1.000   2.800\n\
+         0.001000  ?              0       sda     FF   -1         0         0.000   0.500\n\
+         0.001500  fio            4021    sda     N    0          512       0.000   0.100\n";
+    let none = Flags::default();
+    for (event, order, latency) in [
+        (Event::Queue, [Op::Write, Op::Read, Op::Flush], 3_000_000_u64),
+        (Event::Issue, [Op::Read, Op::Write, Op::Flush], 2_000_000),
+    ] {
+        let options = ReadOptions { event, ..ReadOptions::default() };
+        let mut trace = Trace::of_bytes("t", text.as_bytes().to_vec(), &options).unwrap();
+        let all = read_all(&mut trace);
+        assert_eq!(all.iter().map(|record| record.op).collect::<Vec<_>>(), order);
+        let of = |op| *all.iter().find(|record| record.op == op).unwrap();
+        let (write, read, flush) = (of(Op::Write), of(Op::Read), of(Op::Flush));
+        assert_eq!(read.time.0.abs_diff(write.time.0), latency.abs_diff(2_300_000));
+        assert_eq!((write.latency, write.pid), (Some(Span(latency)), Some(4021)));
+        assert_eq!((write.offset, write.flags), (Bytes(2048 * 512), Flags { sync: true, ..none }));
+        assert_eq!((read.device, read.length), (DeviceIndex(1), Bytes(8192)));
+        assert_eq!((flush.offset, flush.length, flush.flags), (Bytes(0), Bytes(0), none));
+        assert_eq!(trace.devices().names(), ["sda", "sdb"]);
+        assert_eq!(trace.process(77), Some("tar [x] y"));
+        let counts = trace.counts();
+        assert_eq!((counts.out_of_order, counts.skipped["requests without a transfer"]), (0, 1));
+    }
+}
+
+/// Columns and letters of bcc's program in Python.
+#[test]
+fn biosnoop_of_bcc_has_a_letter_for_reads_and_writes_only() {
+    let header =
+        "TIME(s)     COMM           PID     DISK      T SECTOR     BYTES  P QUE(ms) LAT(ms)\n";
+    let lines = "0.0 a 7 sda R 8 1073741824 ? 0.00 1.00\n0.1 a 7 sda R 0 0 R 0.00 1.00\n\
+                 0.2 ? 0 <unknown> W 0 4096 ? 0.00 0.74\n0.3 a 7 sda W 8 512 S 0.00 0.74\n";
+    let options = ReadOptions { assume: Assume::Sync, ..ReadOptions::default() };
+    let mut trace =
+        Trace::of_bytes("t", format!("{header}{lines}").into_bytes(), &options).unwrap();
+    let all = read_all(&mut trace);
+    assert_eq!(brief(&all[0]), (0, Op::Discard, 4096, 1 << 30));
+    assert_eq!(brief(&all[1]), (100_000_000, Op::Flush, 0, 0));
+    assert_eq!(brief(&all[2]), (300_260_000, Op::Write, 4096, 512));
+    assert!(all[2].flags.sync && !all[0].flags.sync);
+    assert_eq!(trace.counts().skipped["requests of an unknown disk"], 1);
+    // Without a header, and a line of an old program that did not know the disk.
+    let mut trace = of_text("0.0 a 7 xvda1 W 8 512 0.74\n0.1 ?  0   R 0 4096 0.74\n");
+    assert_eq!((read_all(&mut trace).len(), trace.formats()[0]), (1, Format::Biosnoop));
+    assert_eq!(trace.counts().skipped["requests of an unknown disk"], 1);
+}
+
+/// A request that took longer than others wait for it.
+#[test]
+fn biosnoop_orders_requests_within_a_second() {
+    let text = "8.0 a 7 sda W 0 512 0.10\n9.0 a 7 sda W 1 512 0.10\n10.1 a 7 sda W 2 512 0.10\n\
+                10.2 a 7 sda W 3 512 900.00\n10.3 a 7 sda W 4 512 2000.00\n";
+    let mut trace = of_text(text);
+    let order: Vec<u64> = read_all(&mut trace).iter().map(|r| r.offset.0 / 512).collect();
+    assert_eq!((order, trace.counts().out_of_order), (vec![0, 1, 4, 3, 2], 1));
+}
+
 #[test]
 fn writes_are_assumed_sync_only_where_the_format_cannot_say() {
     let options = ReadOptions { assume: Assume::Sync, ..ReadOptions::default() };
@@ -235,6 +299,7 @@ fn every_malformed_line_is_told_by_file_line_column_and_field() {
     let good2 = "fio version 2 iolog\n";
     let msr = "128166372003061629,hm,1,Read,383496192,32768,413\n";
     let blk = "  8,0 3 1 0.000000000 697 Q W 223490 + 8 [kjournald]\n";
+    let bio = "0.1 a 7 sda W 8 512 0.5\n";
     // Text before the bad line, the line, its column, its field, and a part of the error.
     let table: &[(&str, &str, usize, &str, &str)] = &[
         (good3, "x write 0 512", 1, "time in microseconds", "\"x\""),
@@ -283,6 +348,12 @@ fn every_malformed_line_is_told_by_file_line_column_and_field() {
         (blk, "8,0 3 2 0.1 697 Q W 223490 + 8", 31, "process", "the end of the line"),
         (blk, "8,0 3 2 0.1 697 Q W", 20, "sector", "the end of the line"),
         (blk, "8,0 3 2", 8, "time", "the end of the line"),
+        (bio, "0.2 a 7 sda W 8 512", 20, "LAT(ms)", "the end of the line"),
+        (bio, "0.2 a b 7 sda W 8 512 -1", 23, "LAT(ms)", "-1"),
+        (bio, "0.2 a 7 sda X 8 512 0.5", 13, "T", "X"),
+        (bio, "0.2 a b sda W 8 512 0.5", 7, "PID", "b"),
+        (bio, "0.2 a 7 sda W 8 512 4000000", 1, "TIME(s)", "0.2"),
+        (bio, "TIME(s) COMM PID DISK T SECTOR BYTES LAT(ms)", 1, "TIME(s)", "TIME(s)"),
         ("1 2 p 8 8 R 8 0 ab\n", "1 2 p 8 8 R 8 0 xy", 17, "md5", "xy"),
         ("1 2 p 8 8 R 8 0 ab\n", "1 2 p 8 8 r 8 0 ab", 11, "op", "r"),
     ];

@@ -24,10 +24,10 @@ use crate::size;
 
 /// Replays a trace on a simulated array
 ///
-/// Reads what weft serve records, fio's iologs (versions 2 and 3), blktrace files and blkparse's
-/// text, the traces of MSR Cambridge, Alibaba, Tencent, SPC (UMass), FIU and SYSTOR, packed with
-/// gzip or zstd or not; which of them it is, its contents say. Requests come at their times unless
-/// --depth is given.
+/// Reads what weft serve records, fio's iologs (versions 2 and 3), blktrace files, the text of
+/// blkparse and of bcc's biosnoop, the traces of MSR Cambridge, Alibaba, Tencent, SPC (UMass),
+/// FIU and SYSTOR, packed with gzip or zstd or not; which of them it is, its contents say.
+/// Requests come at their times unless --depth is given.
 #[derive(Debug, Args)]
 pub(crate) struct Replay {
     /// Files of one trace; NAME stands for NAME.blktrace.0, NAME.blktrace.1, …

@@ -56,9 +56,6 @@ const EVENTS: [&str; 18] = [
     "driver data",
 ];
 
-/// Largest number of process names that are kept.
-const PROCESS_COUNT_MAX: usize = 1 << 16;
-
 /// Whether a file begins with blktrace's magic number, in either byte order and of any version.
 pub(crate) fn recognises(begin: &[u8]) -> bool {
     begin.first_chunk().is_some_and(|magic| Order::of(*magic).is_some())
@@ -176,9 +173,9 @@ impl Blktrace {
         let (event, mask) = (action & 0xffff, action >> 16);
         let pid = narrow(32);
         if mask & category::NOTIFY != 0 {
-            if event == 0 && context.processes.len() < PROCESS_COUNT_MAX {
+            if event == 0 {
                 let name = payload.split(|byte| *byte == 0).next().unwrap_or_default();
-                context.processes.insert(pid, String::from_utf8_lossy(name).into_owned());
+                context.name_process(pid, &String::from_utf8_lossy(name));
             }
             return Ok(Err("notes"));
         }

@@ -4,6 +4,7 @@
 //! the first line; the format is known if exactly one parser accepts it.
 
 use super::alibaba::Alibaba;
+use super::biosnoop::{Biosnoop, ByIssue};
 use super::blkparse::Blkparse;
 use super::blktrace::{self, Blktrace};
 use super::fiu::Fiu;
@@ -22,6 +23,8 @@ use std::io::BufRead;
 pub enum Format {
     /// Alibaba block traces of 2020.
     Alibaba,
+    /// Text as bcc's `biosnoop` prints it.
+    Biosnoop,
     /// Text as `blkparse` prints it by default.
     Blkparse,
     /// One file of `blktrace`, version 7, of one CPU.
@@ -44,8 +47,9 @@ pub enum Format {
 
 impl Format {
     /// Every format, in order of name.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Alibaba,
+        Self::Biosnoop,
         Self::Blkparse,
         Self::Blktrace,
         Self::Fiu,
@@ -62,6 +66,7 @@ impl Format {
     pub fn name(self) -> &'static str {
         match self {
             Self::Alibaba => "alibaba",
+            Self::Biosnoop => "biosnoop",
             Self::Blkparse => "blkparse",
             Self::Blktrace => "blktrace",
             Self::Fiu => "fiu",
@@ -85,6 +90,7 @@ impl Format {
         let assume = options.assume;
         Some(match self {
             Self::Alibaba => Box::new(Alibaba(assume)),
+            Self::Biosnoop => Box::new(Biosnoop::new(options)),
             Self::Blkparse => Box::new(Blkparse(options.event)),
             Self::Blktrace => return None,
             Self::Fiu => Box::new(Fiu(assume)),
@@ -105,6 +111,9 @@ impl Format {
         options: &ReadOptions,
     ) -> Box<dyn Source> {
         match self.lines(options) {
+            Some(format) if self == Self::Biosnoop => {
+                Box::new(ByIssue::new(Lines::new(file, reader, format)))
+            }
             Some(format) => Box::new(Lines::new(file, reader, format)),
             None => Box::new(Blktrace::new(file, reader, options.event)),
         }

@@ -274,18 +274,23 @@ impl<'a> Field<'a> {
 
     /// Parses seconds with up to nine decimals and converts them to nanoseconds.
     pub(crate) fn seconds(&self) -> Result<u64, Fault> {
-        const EXPECTED: &str = "seconds with at most nine decimals";
+        self.decimal(9, "seconds with at most nine decimals")
+    }
+
+    /// Parses milliseconds with up to six decimals and converts them to nanoseconds.
+    pub(crate) fn milliseconds(&self) -> Result<u64, Fault> {
+        self.decimal(6, "milliseconds with at most six decimals")
+    }
+
+    /// Parses a number with up to `places` decimals, in units of its last place.
+    fn decimal(&self, places: usize, expected: &str) -> Result<u64, Fault> {
         let (whole, decimals) = self.text.split_once('.').unwrap_or((self.text, "0"));
         let digits = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
-        if !digits(whole) || !digits(decimals) || decimals.len() > 9 {
-            return Err(self.fault(EXPECTED));
+        if !digits(whole) || !digits(decimals) || decimals.len() > places {
+            return Err(self.fault(expected));
         }
-        let nanoseconds: u64 = format!("{decimals:0<9}").parse().expect("nine digits");
-        let whole: Option<u64> = whole.parse().ok();
-        whole
-            .and_then(|whole| whole.checked_mul(1_000_000_000))
-            .and_then(|whole| whole.checked_add(nanoseconds))
-            .ok_or_else(|| self.fault("seconds below 2^64 nanoseconds"))
+        let all = format!("{whole}{decimals:0<places$}");
+        all.parse().map_err(|_| self.fault("a time below 2^64 nanoseconds"))
     }
 
     /// Parses a point in time, in seconds.

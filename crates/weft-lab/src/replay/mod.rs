@@ -11,6 +11,7 @@
 //! Source   experiments.md §5
 
 mod alibaba;
+mod biosnoop;
 mod blkparse;
 mod blktrace;
 mod compression;
@@ -39,6 +40,9 @@ use weft_units::{Bytes, Span, Time};
 /// Largest number of devices in a trace: a memory limit, an order of magnitude above the largest
 /// public trace.
 pub const DEVICE_COUNT_MAX: usize = 1 << 16;
+
+/// Largest number of process names that are kept.
+const PROCESS_COUNT_MAX: usize = 1 << 16;
 
 /// A request as recorded in a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -161,6 +165,14 @@ pub(crate) struct Context {
 }
 
 impl Context {
+    /// Keeps the name of a process, up to [`PROCESS_COUNT_MAX`] of them.
+    pub(crate) fn name_process(&mut self, pid: u32, name: &str) {
+        let known = self.processes.get(&pid).is_some_and(|known| known == name);
+        if !known && self.processes.len() < PROCESS_COUNT_MAX {
+            self.processes.insert(pid, name.to_owned());
+        }
+    }
+
     /// Counts a valid line or record that was left out.
     pub(crate) fn skip(&mut self, kind: &'static str) {
         *self.counts.skipped.entry(kind).or_default() += 1;

@@ -25,7 +25,8 @@ pub enum Event {
     Issue,
 }
 
-/// Assumption about writes in formats without flags (MSR, Alibaba, Tencent, SPC, SYSTOR, FIU).
+/// Assumption about writes in formats without flags (MSR, Alibaba, Tencent, SPC, SYSTOR, FIU, and
+/// bcc's `biosnoop` in Python).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Assume {
     /// No process waited for the writes.
