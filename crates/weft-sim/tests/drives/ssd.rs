@@ -127,6 +127,19 @@ fn drives_of_today_are_as_specified() {
     near("PM9A3: writes, steady", random(model, "", WRITE, 128, 200_000), 200e3, 10.0);
 }
 
+/// What kitguru.net measured of an 870 EVO of 1 TB, at QD32 and with ATTO; at QD1 its data sheet.
+#[test]
+fn the_consumer_drive_of_2021_is_as_measured() {
+    let model = "ssd-sata-2021-consumer";
+    let rate = |access| stream(model, "", access, LARGE, 32).mb_s();
+    near("870 EVO: sequential read, MB/s", rate(Access::Read), 561.0, 5.0);
+    near("870 EVO: sequential write, MB/s", rate(WRITE), 531.0, 5.0);
+    near("870 EVO: reads at QD32", random(model, "", Access::Read, 32, 40_000), 94_003.0, 10.0);
+    near("870 EVO: writes at QD32", random(model, "", WRITE, 32, 60_000), 84_058.0, 10.0);
+    near("870 EVO: reads at QD1", random(model, "", Access::Read, 1, 4_000), 13e3, 5.0);
+    near("870 EVO: writes at QD1", random(model, "", WRITE, 1, 4_000), 36e3, 5.0);
+}
+
 /// Statement 9.
 #[test]
 fn reads_take_what_their_parts_take_and_reach_the_narrowest_part() {
