@@ -290,6 +290,36 @@ fn without_format<'a>(text: &str, names: impl IntoIterator<Item = &'a str>) -> V
     names.into_iter().filter(|name| !has(name)).collect()
 }
 
+/// Experiments without a record of their runs, or that no page beside them names.
+fn without_record_or_page(names: &[String], records: &[String], pages: &str) -> Vec<String> {
+    let is_kept = |name: &&String| {
+        let recorded = records.iter().any(|record| record.starts_with(&format!("{name}-")));
+        recorded && pages.contains(name.as_str())
+    };
+    names.iter().filter(|name| !is_kept(name)).cloned().collect()
+}
+
+/// `grid.toml` has the bounds of `cargo xtask grid`.
+#[test]
+fn every_experiment_has_a_record_and_a_page() {
+    let files = |folder: &str, end: &str| -> Vec<String> {
+        let entries = std::fs::read_dir(root().join(folder)).unwrap();
+        let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        names.filter_map(|name| name.strip_suffix(end).map(str::to_owned)).collect()
+    };
+    let names: Vec<String> =
+        files("experiments", ".toml").into_iter().filter(|name| name != "grid").collect();
+    let records = files("experiments/results", ".json");
+    let page = |name: &String| {
+        let text = std::fs::read_to_string(root().join(format!("experiments/{name}.md"))).unwrap();
+        format!("{name}\n{text}")
+    };
+    let pages: String = files("experiments", ".md").iter().map(page).collect();
+    assert_eq!(without_record_or_page(&names, &records, &pages), [""; 0]);
+    assert_eq!(without_record_or_page(&names, &records[..0], &pages).len(), names.len());
+    assert_eq!(without_record_or_page(&names, &records, "").len(), names.len());
+}
+
 #[test]
 fn the_page_on_replay_and_its_help_name_every_trace_format() {
     let (_, page) = pages().into_iter().find(|(path, _)| path.ends_with("replay.md")).unwrap();
