@@ -1,7 +1,8 @@
-//! Test of two connections that write the same thousand ranges at once.
+//! Tests of two connections: both write the same thousand ranges at once, and the member requests
+//! of each are charged to it.
 //!
-//! A sector may keep either write. At the end the parity of every stripe, recomputed from the
-//! media, is right.
+//! A sector that both write may keep either write. At the end the parity of every stripe,
+//! recomputed from the media, is right.
 #![allow(
     clippy::cast_possible_truncation,
     clippy::cast_possible_wrap,
@@ -11,10 +12,11 @@
 
 use crate::checker::parity::Bytes;
 use crate::{Options, Order, Payload, World, chunk_kib};
-use weft_engine::{Flags, RequestOp};
+use weft_engine::knobs::Knobs;
+use weft_engine::{Flags, Party, RequestOp};
 use weft_ondisk::Level;
 use weft_units::rng::Rng;
-use weft_units::{ByteRange, ClientId};
+use weft_units::{ByteRange, ClientId, Span};
 
 fn contend(level: Level, members: usize, seed: u64) {
     let mut options = Options::new(level, members, chunk_kib(16));
@@ -64,4 +66,46 @@ fn two_clients_on_the_same_ranges_leave_parity_right() {
     contend(Level::Raid5, 5, 2);
     contend(Level::Raid4, 4, 3);
     contend(Level::Raid6, 6, 4);
+}
+
+/// Work of a stripe whose read was aborted moves to another stripe, which was last used for another
+/// client.
+#[test]
+fn work_that_moves_to_another_stripe_is_charged_to_its_client() {
+    let mut options = Options::new(Level::Raid5, 4, chunk_kib(16));
+    options.full_stripes = 8;
+    options.knobs = Knobs { stripe_cache_size: 32, ..Knobs::default() };
+    let mut world = World::new(options);
+    let size = world.size();
+    let write = |world: &mut World, client, start, len| {
+        let range = ByteRange::new(start, len);
+        world.request(ClientId(client), RequestOp::Write, range, Payload::Tags, Flags::NONE);
+    };
+    let charged = |world: &World, client| {
+        let accounts = world.snapshot().volumes.remove(0).accounts;
+        let of_client = accounts.iter().find(|it| it.party == Party::Client(ClientId(client)));
+        of_client.map_or(0, |account| account.sectors.0)
+    };
+    for _ in 0..2 {
+        write(&mut world, 1, 0, size);
+        world.run(Order::Fifo);
+    }
+    let before = charged(&world, 1);
+    assert!(before > 0, "the first client's writes are counted");
+    for (number, disk) in [(0, 0), (1, 1), (2, 2), (3, 3)] {
+        world.disks[disk].faults.stalled = true;
+        write(&mut world, 2, number * size / 8 + 512, 512);
+        for _ in 0..8 {
+            // The read of the stalled disk is aborted after a while.
+            while world.outstanding().any(|(_, it)| it.disk != Some(disk)) {
+                world.step(Order::Fifo);
+            }
+            world.pass_time(Span::secs(1));
+        }
+        world.disks[disk].faults.stalled = false;
+        world.run(Order::Fifo);
+    }
+    assert_eq!(world.failure(), None);
+    assert!(charged(&world, 2) > 0, "the second client's writes are counted");
+    assert_eq!(charged(&world, 1), before);
 }

@@ -304,7 +304,8 @@ impl Stripes {
         assert!(stripe.deferred.is_empty(), "a stripe with a deferred write stays");
         let (reads, writes) = stripe.move_out();
         let sync = stripe.sync.take().map(|(action, _)| action);
-        let work = Displaced { key: stripe.key, reads, writes, sync, given_up: stripe.given_up };
+        let (key, attr, given_up) = (stripe.key, stripe.attr, stripe.given_up);
+        let work = Displaced { key, reads, writes, sync, attr, given_up };
         self.with_deferred.retain(|other| *other != id);
         self.cache.retire(id);
         if !(work.reads.is_empty() && work.writes.is_empty() && work.sync.is_none()) {

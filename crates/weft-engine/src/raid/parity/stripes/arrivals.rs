@@ -46,6 +46,8 @@ pub(super) struct Displaced {
     pub(super) reads: Vec<SubRequest>,
     pub(super) writes: Vec<SubRequest>,
     pub(super) sync: Option<SyncAction>,
+    /// Attributes of the reads and writes.
+    pub(super) attr: Attr,
     /// Number of reads given up before; see [`crate::raid::parity::stripe::Stripe::given_up`].
     pub(super) given_up: u8,
 }
@@ -144,6 +146,9 @@ impl Stripes {
             let stripe = self.cache.stripe_mut(id);
             stripe.batch_ready = false;
             stripe.given_up = stripe.given_up.max(work.given_up);
+            if !(work.reads.is_empty() && work.writes.is_empty()) {
+                stripe.charge(work.attr);
+            }
             stripe.attach(&work.reads, Touched::by(&work.reads, strip_bytes), false);
             stripe.attach(&work.writes, Touched::by(&work.writes, strip_bytes), true);
             if let Some(action) = work.sync {
@@ -159,9 +164,7 @@ impl Stripes {
 
     /// Fails the work of retired stripes, because it will find no other stripe.
     pub(crate) fn end_displaced(&mut self) {
-        for Displaced { key, reads, writes, sync, given_up: _ } in
-            std::mem::take(&mut self.displaced)
-        {
+        for Displaced { key, reads, writes, sync, .. } in std::mem::take(&mut self.displaced) {
             for sub_request in reads.into_iter().chain(writes) {
                 let (request, result) = (sub_request.request, Err(ReplyError::Io));
                 self.events.push(Event::SubRequestsDone { request, sub_requests: 1, result });
