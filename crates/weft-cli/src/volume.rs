@@ -213,6 +213,10 @@ pub(crate) fn short_name(assembly: &Assembly) -> String {
     if is_name(name) { name.to_owned() } else { assembly.uuid.to_string().replace(':', "") }
 }
 
+/// The rule of [`is_name`], for errors.
+pub(crate) const NAME_RULE: &str = "letters, digits, '-', '_', '.' and '+', at most 64, neither \
+                                    '-' nor '.' first";
+
 /// Whether a name is valid for a volume: it becomes part of a file name and of a URI.
 pub(crate) fn is_name(name: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.+".contains(&byte);

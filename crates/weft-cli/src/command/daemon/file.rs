@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use clap::{Arg, ArgAction, FromArgMatches};
 use toml::{Table, Value};
 use weft_engine::assemble::Options;
-use weft_engine::knobs::Knobs;
+use weft_engine::knobs::{Knobs, nearest};
 use weft_terminal::outcome::Failure;
 use weft_terminal::terminal::{complain, label};
 
@@ -22,7 +22,7 @@ use super::members::is_pattern;
 use crate::assembly::Selection;
 use crate::knobs::set_live;
 use crate::mdadm_conf::Config;
-use crate::volume::is_name;
+use crate::volume::{NAME_RULE, is_name};
 
 /// A volume of the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -203,11 +203,7 @@ fn volumes(path: &Path) -> Result<Table, Failure> {
 /// Takes the table of a volume apart, and lets `serve` check the options.
 fn entry(name: &str, value: &Value, serve: &clap::Command) -> Result<Entry, String> {
     if !is_name(name) {
-        return Err(
-            "expected a name of letters, digits, '-', '_', '.' and '+', at most 64, neither \
-                    '-' nor '.' first"
-                .into(),
-        );
+        return Err(format!("expected a name of {NAME_RULE}"));
     }
     let Value::Table(table) = value else {
         return Err(format!("found {}, expected a table", kind(value)));
@@ -255,9 +251,7 @@ fn option<'a>(key: &str, serve: &'a clap::Command) -> Result<&'a Arg, String> {
         return Ok(arg);
     }
     let names = all().map(|(name, _)| name).chain(["members"]);
-    let near = names.map(|name| (strsim::damerau_levenshtein(key, name), name));
-    let near = near.min().filter(|(distance, name)| 3 * distance <= name.len());
-    let near = near.map(|(_, name)| format!(" ({name}?)")).unwrap_or_default();
+    let near = nearest(key, names).map(|name| format!(" ({name}?)")).unwrap_or_default();
     Err(format!("is no option of weft serve{near}; weft serve --help lists them"))
 }
 

@@ -67,25 +67,29 @@ pub(crate) fn run(arguments: &Daemon, serve: clap::Command) -> Outcome {
     let program = std::env::current_exe()
         .map_err(|error| Failure::failed(format!("the program's own path: {error}")))?;
     if let Some(name) = &arguments.volume {
-        let entry = entries.iter().find(|entry| entry.name == *name);
-        let names: Vec<&str> = entries.iter().map(|entry| entry.name.as_str()).collect();
-        let entry = entry.ok_or_else(|| {
-            let file = file.display();
-            Failure::usage(format!(
-                "{name}: {file} has no such volume; it has {}",
-                names.join(", ")
-            ))
+        let entry = entries.iter().find(|entry| entry.name == *name).ok_or_else(|| {
+            let names: Vec<&str> = entries.iter().map(|entry| entry.name.as_str()).collect();
+            let (file, names) = (file.display(), names.join(", "));
+            Failure::usage(format!("{name}: {file} has no such volume; it has {names}"))
         })?;
-        let members =
-            members::find(entry).map_err(|why| Failure::failed(format!("{name}: {why}")))?;
-        let words = entry.command(&arguments.options, &members);
-        let error = std::process::Command::new(&program).args(words).exec();
-        return Err(Failure::failed(format!("{}: {error}", program.display())));
+        return Err(become_server(&program, entry, &arguments.options));
     }
     let _lock = lock(&file)?;
     let service = Service::new(program, &file, serve);
     watch_signals(&service.sender())?;
     service.run(entries)
+}
+
+/// Replaces this process by `weft serve` for one volume. Returns only if that fails.
+fn become_server(program: &Path, entry: &Entry, options: &[OsString]) -> Failure {
+    match members::find(entry) {
+        Err(why) => Failure::failed(format!("{}: {why}", entry.name)),
+        Ok(members) => {
+            let words = entry.command(options, &members);
+            let error = std::process::Command::new(program).args(words).exec();
+            Failure::failed(format!("{}: {error}", program.display()))
+        }
+    }
 }
 
 /// Keeps a second daemon from the volumes of a file, for as long as the lock is open.

@@ -37,7 +37,7 @@ use crate::member::{self, MemberArg};
 use crate::reading::ReadingOptions;
 use crate::size;
 use crate::target::directory_for_sockets;
-use crate::volume::{Opening, Volume, is_name, short_name};
+use crate::volume::{NAME_RULE, Opening, Volume, is_name, short_name};
 
 use listen::{ListenArg, Listeners, listeners, plain_text};
 use overlay::Overlay;
@@ -194,10 +194,7 @@ pub(crate) fn run(arguments: &Serve) -> Outcome {
     let passed = passed::sockets()?;
     start_log(tracing::Level::INFO);
     if let Some(name) = arguments.name.as_ref().filter(|name| !is_name(name)) {
-        return Err(Failure::usage(format!(
-            "--name: found {name:?}, expected letters, digits, '-', '_', '.' and '+', at most 64, \
-             neither '-' nor '.' first"
-        )));
+        return Err(Failure::usage(format!("--name: found {name:?}, expected {NAME_RULE}")));
     }
     arguments.reading.refuse_writes(match arguments.overlay.dir {
         Some(_) => arguments.overlay.commit_overlay,
