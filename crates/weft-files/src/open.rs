@@ -19,14 +19,21 @@ pub struct Opened {
 /// # Errors
 /// The content is of a kind that is not read, or the file system cannot be opened.
 pub fn open(kind: &Kind, devices: &[Shared]) -> Result<Opened, TreeError> {
-    match (kind, devices.first()) {
-        (Kind::Btrfs(_), _) => Btrfs::open(devices).map(of_btrfs),
-        (Kind::Snapshot(id), _) => Btrfs::open_at(devices, *id).map(of_btrfs),
-        (Kind::Ext(_), Some(source)) => {
-            let tree = Ext4::open(source)?;
+    let refused = || TreeError::Refused(format!("{kind} is not read by this release"));
+    match kind {
+        Kind::Btrfs(_) => Btrfs::open(devices).map(of_btrfs),
+        Kind::Snapshot(id) => Btrfs::open_at(devices, *id).map(of_btrfs),
+        Kind::Ext(_) => {
+            let tree = Ext4::open(devices.first().ok_or_else(refused)?)?;
             Ok(Opened { notes: tree.notes.clone(), tree: Box::new(tree) })
         }
-        _ => Err(TreeError::Refused(format!("{kind} is not read by this release"))),
+        Kind::Luks(_)
+        | Kind::LvmPhysical
+        | Kind::Nothing
+        | Kind::Other(_)
+        | Kind::Swap
+        | Kind::Table(_)
+        | Kind::Xfs => Err(refused()),
     }
 }
 
