@@ -39,7 +39,7 @@ const fn case(
 }
 
 /// Data begins at 1 MiB with chunks of 64 KiB and without chunks, at 2 MiB with chunks of 512 KiB.
-const CASES: [Case; 11] = [
+const CASES: [Case; 13] = [
     case(Level::Linear, 0, &["-llinear"], &[4, 8], 0, 10 << 10),
     case(Level::Raid0, 1, &["-l0"], &[8, 8], 512, 12 << 10),
     case(Level::Raid0, 1, &["-l0", "-c64K"], &[4, 8, 6], 64, 15 << 10),
@@ -50,10 +50,23 @@ const CASES: [Case; 11] = [
     case(Level::Raid10, 0x201, &["-l10", "-c64K", "-pf2"], &[8, 8, 8], 64, 0),
     case(Level::Raid10, 0x1_0201, &["-l10", "-c64K", "-poffset=2"], &[8, 8, 8, 8], 64, 14 << 10),
     case(Level::Raid10, 0x103, &["-l10", "-c64K", "--layout=n3"], &[8, 8, 8, 8, 8], 64, 0),
+    case(Level::Raid4, 0, &["-l4", "-c64K"], &[8, 8, 8], 64, 14 << 10),
     case(Level::Raid5, 2, &["-l5", "-c64K"], &[8, 8, 8], 64, 14 << 10),
+    case(Level::Raid6, 2, &["-l6", "-c64K"], &[8, 8, 8, 8], 64, 14 << 10),
 ];
 
 const NAMES: [&str; 5] = ["a", "b", "c", "d", "e"];
+
+/// Levels of which these cases have no array.
+fn without_case(cases: &[Case]) -> Vec<Level> {
+    Level::all().filter(|level| cases.iter().all(|case| case.level != *level)).collect()
+}
+
+#[test]
+fn every_level_has_a_case() {
+    assert_eq!(without_case(&CASES), []);
+    assert_eq!(without_case(&CASES[1..]), [Level::Linear]);
+}
 
 /// Creates files of these sizes that consist of holes.
 fn files(dir: &Path, mib: &[u64]) -> Vec<&'static str> {
@@ -136,7 +149,7 @@ fn write_where_explained(dir: &Path, members: &[&str], size: u64) -> u64 {
 
 #[test]
 fn every_copy_lies_where_explain_says() {
-    for case in CASES.iter().filter(|case| case.level != Level::Raid5) {
+    for case in CASES.iter().filter(|case| !case.level.has_parity()) {
         let dir = tempdir().unwrap();
         let members = files(dir.path(), case.mib);
         let count = format!("-n{}", members.len());
@@ -267,7 +280,7 @@ fn slots_of_mirrors_may_be_missing_where_the_chunk_is_elsewhere() {
 
 #[test]
 fn what_clients_write_is_on_every_copy_and_a_mirror_goes_on_without_a_member() {
-    for case in CASES.iter().filter(|case| case.level != Level::Raid5) {
+    for case in CASES.iter().filter(|case| !case.level.has_parity()) {
         let dir = tempdir().unwrap();
         let path = dir.path();
         let members = files(path, case.mib);
