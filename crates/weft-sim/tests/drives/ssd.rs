@@ -127,7 +127,8 @@ fn drives_of_today_are_as_specified() {
     near("PM9A3: writes, steady", random(model, "", WRITE, 128, 200_000), 200e3, 10.0);
 }
 
-/// What kitguru.net measured of an 870 EVO of 1 TB, at QD32 and with ATTO; at QD1 its data sheet.
+/// Figures that kitguru.net measured of an 870 EVO of 1 TB, with ATTO and at QD32, and those of its
+/// data sheet at QD1.
 #[test]
 fn the_consumer_drive_of_2021_is_as_measured() {
     let model = "ssd-sata-2021-consumer";
