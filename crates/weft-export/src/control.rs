@@ -40,7 +40,7 @@ pub struct ControlRequest {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum GrowSize {
-    /// As many bytes as the smallest member has room for.
+    /// The bytes that the smallest member has room for.
     Max,
     /// This number of bytes, rounded down to whole chunks.
     Bytes(u64),

@@ -93,7 +93,7 @@ fn pages_counted_are_pages_written_and_nothing_stays_behind() {
     assert!((least..least * 11 / 10).contains(&written), "{written} of {least}");
 }
 
-/// As in md, the first writer waits for the superblock that marks the array dirty.
+/// The first writer waits for the superblock that marks the array dirty, as in md.
 #[test]
 fn nobody_writes_on_before_the_array_is_marked_dirty() {
     let (mut machine, _) = dd(&parts("hdd-2007-7200", knobs_of_2008(PriorityRule::Fifo)), 64);

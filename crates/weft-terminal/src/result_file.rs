@@ -4,8 +4,8 @@
 //!           kind, identified by its first bytes. A member of the volume (by any of its paths), a
 //!           block device and a file with other data are never written. Character devices and pipes
 //!           are written as they are.
-//! Why       `weft cat --map MEMBER` once truncated a member of 120 MiB to 174 bytes. A user may also
-//!           give weft's map the name of a map that GNU ddrescue took days to make.
+//! Why       `weft cat --map MEMBER` once truncated a member of 120 MiB to 174 bytes. A user may
+//!           also give weft's map the name of a map that GNU ddrescue took days to make.
 //!
 //! The check precedes everything else, so it fails before a long run. The old content stays until
 //! the new content is complete, which is written to a file beside it and renamed. Ctrl-C removes

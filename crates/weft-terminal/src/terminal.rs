@@ -360,8 +360,8 @@ fn listen(signal: i32) -> Result<(), Failure> {
 pub fn end_when_interrupted(end: impl FnMut() -> bool + Send + 'static) -> Result<(), Failure> {
     *locked(&ENDING) = Some(Box::new(end));
     remove_when_interrupted(&[])?;
-    // A shell that exits sends SIGHUP. A process that nohup has started ignores the signal, and goes
-    // on ignoring it.
+    // A shell that exits sends SIGHUP. A process that nohup has started ignores the signal, and
+    // goes on ignoring it.
     if is_ignored(SIGHUP) { Ok(()) } else { listen(SIGHUP) }
 }
 

@@ -68,8 +68,8 @@ fn two_clients_on_the_same_ranges_leave_parity_right() {
     contend(Level::Raid6, 6, 4);
 }
 
-/// Work of a stripe whose read was aborted moves to another stripe, which was last used for another
-/// client.
+/// After an aborted read, the work of a stripe moves to another stripe, which was last used for
+/// another client.
 #[test]
 fn work_that_moves_to_another_stripe_is_charged_to_its_client() {
     let mut options = Options::new(Level::Raid5, 4, chunk_kib(16));

@@ -360,8 +360,8 @@ impl Volume {
         self.array.members.iter().any(unanswered)
     }
 
-    /// Whether the change in `quiescing` can never be made, because strips for which a member had no
-    /// space stay in memory: the array is broken, or the volume stops without writing them.
+    /// Whether the change in `quiescing` can never be made, because strips for which a member had
+    /// no space stay in memory: the array is broken, or the volume stops without writing them.
     pub(super) fn can_never_set(&self) -> bool {
         self.quiescing.is_some() && self.never_writes_deferred()
     }
