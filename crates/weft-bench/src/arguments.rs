@@ -82,10 +82,11 @@ struct OfCosts {
     force: bool,
 }
 
-/// Measures the engine alone, and patches 000 and 004 on and off over files
+/// Measures the engine alone, and a RAID 5 of files with and without patches 000 and 004
 ///
 /// Makes four files of 256 MiB for a RAID 5 with chunks of 64 KiB, and counts the requests to these
-/// files. Kernel md's counts for the same requests and the same 4 MiB of cache come with weft.
+/// files. The counts are compared with those of kernel md for the same requests and the same 4 MiB
+/// of stripe cache, which were measured once and are part of this program.
 #[derive(Debug, Args)]
 struct OfEngine {
     /// Directory for the files [default: a temporary directory]

@@ -27,9 +27,9 @@ pub(crate) struct ReadingOptions {
     /// an image, found by its name]
     #[arg(long, value_name = "DISK=MAP")]
     unreadable: Vec<OsString>,
-    /// Time after which a read of a disk counts as failed: what it was to give is computed from the
-    /// others. With 8 such places a disk is not read any more. Only where nothing is written to the
-    /// disks [default: that of the kernel and the disk]
+    /// Time after which a read of a disk counts as failed: its data is computed from the other
+    /// disks. After 8 ranges with such failures, a disk is not read any more. Only for commands
+    /// that write nothing to the disks [default: time limit of the kernel and the disk]
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86_400))]
     read_timeout: Option<u64>,
 }

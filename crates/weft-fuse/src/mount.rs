@@ -69,10 +69,10 @@ pub enum MountError {
 /// Result of an unmount.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unmounted {
-    /// Nothing used the mount.
+    /// The mount was not in use and is gone.
     Now,
-    /// Programs use the mount: the folder is free, and files that they have open give errors once
-    /// this process has ended.
+    /// The mount is in use and was only detached from its folder (`MNT_DETACH`). Programs that have
+    /// files of the mount open get errors once this process has ended.
     Busy,
 }
 

@@ -394,8 +394,8 @@ pub const VERDICT_RUNS: usize = 10;
 /// Compares a ratio with a band, by the interval and the band alone. A band around 1 means "no
 /// effect" and has no direction to agree with.
 ///
-/// If the interval includes 1 and lies wholly outside of the band, the verdict is
-/// [`Verdict::Differs`]. Otherwise a patch that does nothing would pass as undecided.
+/// An interval that includes 1 and lies wholly outside of the band gives [`Verdict::Differs`] and
+/// not [`Verdict::Undecided`], so that a patch without any effect does not pass as undecided.
 #[must_use]
 pub fn verdict(ratio: &Estimate, band: Band) -> Verdict {
     let Estimate { low, high, .. } = *ratio;

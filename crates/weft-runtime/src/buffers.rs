@@ -652,9 +652,9 @@ const _: () = assert!(FRAME_LEN as u64 == FRAME_BYTES);
 ///
 /// Source   limits.h, `IOV_MAX`
 const IOV_MAX: usize = 1024;
-/// Value of an exclusively leased sector, in every byte of a frame's word.
+/// Lease states of a frame with all of its sectors under an exclusive lease: 0x80 in each byte.
 const EXCLUSIVE: u64 = 0x8080_8080_8080_8080;
-/// Value of one shared lease, in every byte of a frame's word.
+/// Lease states of a frame with one shared lease on each of its sectors: 1 in each byte.
 const ONES: u64 = 0x0101_0101_0101_0101;
 const _: () = assert!(FRAME_BYTES / SECTOR_BYTES == 8, "a frame's word has a byte per sector");
 

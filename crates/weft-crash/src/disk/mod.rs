@@ -79,7 +79,7 @@ pub enum DiskOp {
         at: u64,
         /// Number of sectors.
         count: u64,
-        /// Content, as the sectors are represented.
+        /// Content of the sectors, in the representation that [`crate::payload`] describes.
         bytes: Vec<u8>,
         /// Whether the data is durable when the write completes.
         fua: bool,

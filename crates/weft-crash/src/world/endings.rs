@@ -163,7 +163,8 @@ impl World {
         BeingWritten { asked, cached }
     }
 
-    /// Checks I20 before a power cut or crash, for the content that may be lost.
+    /// Checks invariant I20 (bits before data) before a power cut or process crash: the bit of each
+    /// column must be set in which a member may lose content.
     fn judge_bits(&mut self) {
         if self.options.checked && self.engine.is_some() {
             let mut found = Vec::new();

@@ -42,9 +42,9 @@ use crate::mutant::Mutant;
 /// One of the two geometries that an array has during a reshape.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Side {
-    /// Geometry before the reshape, of the part of the array that is not copied yet.
+    /// Geometry before the reshape. The part of the array that is not copied yet has it.
     Before,
-    /// Geometry after the reshape, of the part of the array that is copied.
+    /// Geometry after the reshape. The part of the array that is already copied has it.
     After,
 }
 

@@ -28,9 +28,9 @@ impl Array {
         known
     }
 
-    /// Records that members may disagree from data sector `sector` on, because one had no space for
-    /// a write or a discard. The members at the slots `missed` may lack data that the level does
-    /// not keep to write it later.
+    /// Records that members may disagree from data sector `sector` on, because a member had no
+    /// space for a write or a discard. The members at the slots `missed` may lack data of which the
+    /// level keeps no copy for a later write.
     pub(crate) fn resync_for_space(&mut self, sector: Sectors, missed: SlotSet) {
         assert!(!self.membership.read_only, "only writes need space");
         self.missed_for_space = self.missed_for_space.or(missed);

@@ -219,7 +219,7 @@ impl<R, H> Requests<R, H> {
         self.ended.pop()
     }
 
-    /// Ends the write that receives its payload with an error, because no more of it comes.
+    /// Fails the write that is receiving payload, because the rest of the payload will not arrive.
     pub(crate) fn payload_lost(&mut self, driver: &mut Driver) {
         let Some(slot) = self.receiving.take() else { return };
         self.at_mut(slot).error.get_or_insert(ReplyError::Io);

@@ -23,7 +23,8 @@ pub(super) struct Subvolume {
     pub(super) log: Option<Log>,
     is_read_only: bool,
     uuid: [u8; 16],
-    /// UUID of the subvolume that it was made from; zeros if it is no snapshot.
+    /// UUID of the subvolume from which this snapshot was made; zeros if this subvolume is no
+    /// snapshot.
     parent: [u8; 16],
 }
 

@@ -237,7 +237,8 @@ pub enum ClaimKind {
     /// No claim: a comparison that is shown beside the rows.
     #[default]
     Beside,
-    /// Claim of a count, such as the cases that gain: it has no direction, and agrees or differs.
+    /// Claim of a count, such as the number of cases that gain. A count has no direction, so the
+    /// verdict is agrees or differs.
     Count,
     /// Claim of a direction: which of two columns is larger.
     Direction,

@@ -96,7 +96,8 @@ impl AutoRing {
         Ok(Self { below, threads_max, threads, files, at_once, done, both })
     }
 
-    /// Lets the threads carry out operations on a file. The first such file starts them.
+    /// Lets the threads carry out operations on a file. The threads are started for the first such
+    /// file.
     fn give_to_threads(&mut self, index: u16, file: Arc<OwnedFd>) -> std::io::Result<()> {
         let threads = match &mut self.threads {
             Some(threads) => threads,

@@ -30,14 +30,16 @@ use service::Service;
 
 /// Serves all volumes of a file, weft.toml, and starts their servers again when they fail
 ///
-/// The file has a table [volume.NAME] for each volume. Keys are the long options of weft serve,
-/// with members for its arguments and set for its knobs; with uuid or array and no members, these
-/// are found among all block devices. Files of the folder weft.d beside it count too. SIGHUP has
-/// the file read again: new volumes are started, those that are gone are stopped, and changed knobs
-/// are set. A file that makes no sense changes nothing. SIGTERM ends all servers in good order.
+/// The file has a table [volume.NAME] for each volume. The keys of a table are the long options of
+/// weft serve; the key members lists its arguments, and the key set its knobs. Without members, the
+/// keys uuid or array select an array, and its members are searched among all block devices. The
+/// files in the folder weft.d beside the file are read too. On SIGHUP the files are read again: new
+/// volumes are started, removed volumes are stopped, and changed knobs are set. If a file is
+/// invalid, nothing is changed. On SIGTERM all servers finish their requests and end.
 ///
-/// Each volume that is ready is a line, ready NAME and its addresses, on standard output; what
-/// servers say goes to standard error, behind the names of their volumes.
+/// For each volume that becomes ready, a line with ready, its name and its addresses is printed on
+/// standard output. Messages of the servers are printed on standard error, each after the name of
+/// its volume.
 #[derive(Debug, Args)]
 pub(crate) struct Daemon {
     /// File of the volumes [default: /etc/weft.toml for root, else ~/.config/weft.toml]; of an

@@ -520,7 +520,8 @@ fn ask_to_end(volume: &mut Volume, discard: bool, messages: &Sender<Message>) {
     }
 }
 
-/// Takes a server over that runs with the command line `words`.
+/// Compares the command line `words` of a running server, which is taken over, with the entry of
+/// its volume: logs different options, and has all knobs set again.
 fn adopted(volume: &mut Volume, words: &[OsString], log: &Log) {
     let is_knob = |word: &&OsString| word.to_str().is_some_and(|it| it.starts_with("--set="));
     let options = |words: &[OsString]| {
