@@ -23,13 +23,13 @@ use crate::volumes::ARRAY;
 use crate::world::Order;
 
 /// Beginnings of the names of the checkers that can be run alone.
-pub const CHECKERS: [&str; 16] = [
+pub const CHECKERS: [&str; 17] = [
     "I1 ", "I2 ", "I3 ", "I4 ", "I5 ", "I6 ", "I7 ", "I8 ", "I9 ", "I10", "I11", "I12", "I13",
-    "I19", "I20", "P5 ",
+    "I19", "I20", "I21", "P5 ",
 ];
 
 /// Checkers that must report each planted bug within a few scripts, each with all others ignored.
-pub const SEEN_BY: [(Mutant, &[&str]); 51] = [
+pub const SEEN_BY: [(Mutant, &[&str]); 52] = [
     (Mutant::AckBeforeAllCopies, &["I4 "]),
     (Mutant::AckBeforeParity, &["I4 ", "I5 ", "I1 "]),
     (Mutant::AckBeforeSuperblock, &["I5 ", "I4 "]),
@@ -51,6 +51,7 @@ pub const SEEN_BY: [(Mutant, &[&str]); 51] = [
     (Mutant::DispatchedTwice, &["I10"]),
     (Mutant::DrainBeforeWritten, &["I1 ", "I2 "]),
     (Mutant::EventsNotRaised, &["I5 ", "I4 ", "I6 "]),
+    (Mutant::FailedMemberFlushed, &["I21"]),
     (Mutant::FlushBeforeFailureRecorded, &["I4 "]),
     (Mutant::FlushServedByEarlier, &["I4 "]),
     (Mutant::FlushSkipForgetsMetadata, &["I4 "]),

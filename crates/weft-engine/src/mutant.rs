@@ -50,6 +50,8 @@ pub enum Mutant {
     EventsNotRaised,
     /// The write-back cache has more dirty pages than its limit.
     DirtyLimitPassed,
+    /// A flush also goes to failed members that were not removed.
+    FailedMemberFlushed,
     /// A flush is answered before the failure of a member is recorded on the others.
     FlushBeforeFailureRecorded,
     /// A flush of the write-back cache does not wait for pages that are being written.
@@ -179,7 +181,7 @@ impl Mutant {
     ];
 
     /// Planted bugs that the random scripts of `weft-crash` detect.
-    pub const ALL: [Self; 59] = [
+    pub const ALL: [Self; 60] = [
         Self::AckBeforeAllCopies,
         Self::AckBeforeParity,
         Self::AckBeforeSuperblock,
@@ -201,6 +203,7 @@ impl Mutant {
         Self::DispatchedTwice,
         Self::DrainBeforeWritten,
         Self::EventsNotRaised,
+        Self::FailedMemberFlushed,
         Self::FlushBeforeFailureRecorded,
         Self::FlushServedByEarlier,
         Self::FlushSkipForgetsMetadata,

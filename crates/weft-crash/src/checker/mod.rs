@@ -20,6 +20,7 @@
 //! | [`Bounds`] | I12 bounds (P8) | `bounds.rs` |
 //! | [`crate::World::run`], `settle` | I13 liveness, within seconds; no lost wake-up | `../world/driver.rs` |
 //! | [`BoundedWait`] | I19 bounded wait | `bounded_wait.rs` |
+//! | [`LeftAlone`] | I21 left alone | `left_alone.rs` |
 //! | [`consent`] | P5 dirty and degraded needs consent | `consent.rs` |
 //!
 //! Source   spec reliability.md §5
@@ -31,6 +32,7 @@ mod bounds;
 pub mod consent;
 mod dirty;
 mod exactly_once;
+mod left_alone;
 pub mod parity;
 mod record;
 mod single_flight;
@@ -50,6 +52,7 @@ pub use bounded_wait::BoundedWait;
 pub use bounds::{Bounds, Limits};
 pub use dirty::Dirty;
 pub use exactly_once::ExactlyOnce;
+pub use left_alone::LeftAlone;
 pub use record::Record;
 pub use single_flight::SingleFlight;
 pub use stale::Stale;
@@ -146,6 +149,7 @@ pub struct Checkers {
     exactly_once: ExactlyOnce,
     bounds: Bounds,
     bounded_wait: BoundedWait,
+    left_alone: LeftAlone,
     /// Counts of checks that accepted content which clients' writes alone do not explain (excuses).
     pub excuses: Excuses,
     /// Violations, the earliest first.
@@ -165,6 +169,7 @@ impl Checkers {
             exactly_once: ExactlyOnce::default(),
             bounds: Bounds::new(limits),
             bounded_wait: BoundedWait::default(),
+            left_alone: LeftAlone::default(),
             excuses: Excuses::default(),
             found: Vec::new(),
         }
@@ -177,6 +182,7 @@ impl Checkers {
         self.single_flight.input(input);
         self.exactly_once.input(input, found);
         self.bounds.input(input);
+        self.left_alone.input(input);
         // The checkers below concern only the array and its members.
         if matches!(input, Input::Client(request) if request.volume != ARRAY) {
             return;
@@ -194,6 +200,7 @@ impl Checkers {
         self.single_flight.output(view, output, found);
         self.exactly_once.output(output, found);
         self.bounds.output(view, output, found);
+        self.left_alone.output(output, found);
         // The checkers below concern only the array and its members.
         let member = match output {
             Output::Submit { member, .. } | Output::Notice(Notice::MemberFailed { member, .. }) => {
@@ -222,6 +229,7 @@ impl Checkers {
     /// Checks the counters after each round of the engine.
     pub fn settled(&mut self, load: &Load) {
         self.bounds.settled(load, &mut self.found);
+        self.left_alone.settled();
     }
 
     /// Checks the counters when no request and no member request is outstanding.

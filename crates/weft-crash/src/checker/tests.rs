@@ -8,8 +8,8 @@ use weft_engine::knobs::WAITS_WITHOUT_BOUND;
 use weft_engine::layout::Layout;
 use weft_engine::layout::geometry::Geometry;
 use weft_engine::{
-    Attr, ClientRequest, Fault, Flags, Frame, Input, Load, MemberInfo, MemberOp, Origin, Output,
-    RequestOp, Run, Segment, Snapshot, Tag, Token, Value,
+    Attr, ClientRequest, Command, Fault, Flags, Frame, Input, Load, MemberInfo, MemberOp, Origin,
+    Output, RequestOp, Run, Segment, Snapshot, Tag, Token, Value, Verb,
 };
 use weft_ondisk::{Features, Level, Minor, NewArray, ResyncOffset, Role, Super1};
 use weft_units::rng::Rng;
@@ -923,6 +923,36 @@ fn i12_what_exceeds_its_bounds_is_caught() {
         }
         stage.checkers.settled(&Load::default());
         assert_eq!(stage.found(), vec!["I12 bounds"; found], "{requests} and {answered}");
+    }
+}
+
+#[test]
+fn i21_a_request_to_a_member_that_has_left_is_caught() {
+    let (member, by, slot, volume) = (MemberIndex(1), MemberIndex(3), Slot(1), ARRAY);
+    let failed = Output::Notice(Notice::MemberFailed { volume, member, slot: Some(slot) });
+    let replaced = Output::Notice(Notice::MemberReplaced { volume, member, by, slot });
+    let (client, tag) = (CLIENT, Tag(7));
+    let answered = |result| Output::Reply { client, tag, result };
+    for (output, leaves) in [
+        (failed, true),
+        (replaced, true),
+        (answered(Ok(())), true),
+        (answered(Err(weft_engine::ReplyError::Io)), false),
+    ] {
+        for (to, caught) in [(member, leaves), (MemberIndex(0), false)] {
+            let mut stage = Stage::new();
+            let verb = Verb::Remove(member);
+            stage.tell(&Input::Admin(Box::new(Command { client, tag, volume, verb })));
+            let (op, attr) = (MemberOp::Flush, Attr::default());
+            let request = |token| Output::Submit { token, member: to, op: op.clone(), attr };
+            stage.say(&request(Token(1)));
+            stage.say(&output);
+            stage.say(&request(Token(2)));
+            assert!(!stage.found().contains(&"I21 left alone"), "the engine has not settled yet");
+            stage.checkers.settled(&Load::default());
+            stage.say(&request(Token(3)));
+            assert_eq!(stage.found().contains(&"I21 left alone"), caught, "{to:?}: {output:?}");
+        }
     }
 }
 

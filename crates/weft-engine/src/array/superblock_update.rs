@@ -633,7 +633,9 @@ impl Array {
             slots.remove(Slot(0));
         }
         let member = |slot: Slot| self.at(slot).expect("a slot that is present has a member");
-        let replacements = self.members.iter().filter(|member| member.replaces.is_some());
+        let planted = self.is_planted(Mutant::FailedMemberFlushed);
+        let is_beside = |it: &&Member| it.replaces.is_some() || (planted && it.is_faulty());
+        let replacements = self.members.iter().filter(is_beside);
         let members: SmallVec<[_; 8]> = slots
             .descending()
             .map(|slot| (member(slot).info.index, member(slot).unflushed))
