@@ -10,6 +10,8 @@ mod costs;
 mod deny;
 mod deps;
 mod docs_sample;
+#[cfg(test)]
+mod extend;
 mod fresh;
 mod grid;
 mod instructions;

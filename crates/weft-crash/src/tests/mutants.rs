@@ -2,6 +2,7 @@
 //!
 //! Each checker runs with all others off; the same scripts without the bug are clean.
 
+use std::collections::BTreeSet;
 use std::panic;
 
 use crate::World;
@@ -74,6 +75,17 @@ fn the_table_has_every_bug_once_and_every_checker_or_says_why_not() {
         assert!(!by.is_empty(), "{mutant:?} is seen by no checker");
         assert!(by.iter().all(|checker| CHECKERS.contains(checker)), "{mutant:?}: {by:?}");
     }
+}
+
+/// The table in the head of `checker/mod.rs` has a row for each checker that can be run alone, and
+/// no other.
+#[test]
+fn the_head_of_the_checkers_has_each_that_can_be_run_alone() {
+    let rows = include_str!("../checker/mod.rs").lines();
+    let rows = rows.filter_map(|line| line.strip_prefix("//! | ")?.split(" | ").nth(1));
+    let is_name = |word: &&str| word[1..].parse::<u32>().is_ok();
+    let named = rows.flat_map(str::split_whitespace).filter(is_name).collect::<BTreeSet<_>>();
+    assert_eq!(named, CHECKERS.map(str::trim).into());
 }
 
 /// Counts of the columns that I6 excused only because of the write-back cache, in the generated
