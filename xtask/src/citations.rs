@@ -159,6 +159,14 @@ fn citations(text: &str, own: Option<&str>) -> Vec<Citation> {
     found
 }
 
+/// Citations of a section by a page's name without its `.md`, which no other check would read.
+fn nameless(path: &Path, text: &str, pages: &Pages) -> Vec<String> {
+    let words: Vec<&str> = text.split_whitespace().collect();
+    let is_page = |word: &str| pages.contains_key(&format!("{}.md", word.trim_start_matches('(')));
+    let cited = words.windows(2).filter(|pair| is_page(pair[0]) && pair[1].starts_with('§'));
+    cited.map(|pair| format!("{}: cites {} without .md", shown(path), pair.join(" "))).collect()
+}
+
 /// Citations of a file that name pages, sections or statements which do not exist.
 fn broken(path: &Path, citations: &[Citation], pages: &Pages) -> Vec<String> {
     let mut found = Vec::new();
@@ -248,8 +256,11 @@ pub(crate) fn found() -> anyhow::Result<Vec<String>> {
         let citations = citations_of(&path, &text);
         let cited = citations.iter().map(|it| it.sections.len() + it.statements.len());
         let kind = path.extension().and_then(|it| it.to_str()).unwrap_or_default().to_owned();
-        *count_by_kind.entry(kind).or_insert(0) += cited.sum::<usize>();
+        *count_by_kind.entry(kind.clone()).or_insert(0) += cited.sum::<usize>();
         found.extend(broken(&path, &citations, &pages));
+        if kind == "rs" {
+            found.extend(nameless(&path, &comments(&text), &pages));
+        }
     }
     for (kind, count_min) in [("rs", 250), ("md", 60), ("toml", 15)] {
         let count = count_by_kind.get(kind).copied().unwrap_or_default();
@@ -320,6 +331,19 @@ mod tests {
         ];
         for bad in bad {
             assert_eq!(broken_in("a.rs", bad).len(), 1, "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_planted_section_of_a_page_without_md_is_found() {
+        let pages = pages().unwrap();
+        let found = |text: &str| nameless(&root().join("a.rs"), text, &pages).len();
+        for good in ["md-raid.md §5.2", "Anvin, \"RAID-6\", §3; md-raid.md §2.4", "md-raid has §5"]
+        {
+            assert_eq!(found(good), 0, "{good}");
+        }
+        for bad in ["spec md-raid §5.2", "never locates (md-raid §5.2)", "writeback\n§3"] {
+            assert_eq!(found(bad), 1, "{bad}");
         }
     }
 

@@ -87,8 +87,8 @@ mod tests {
     }
 
     /// Packages that `weft` must not be built of: the benchmarks, a package that loads their peers,
-    /// and code for tests.
-    const WORKSHOP: [&str; 3] = ["libloading", "weft-bench", "weft-testing"];
+    /// the crash simulator, and code for tests.
+    const WORKSHOP: [&str; 4] = ["libloading", "weft-bench", "weft-crash", "weft-testing"];
 
     /// Names of the packages that a package is built of.
     fn names(metadata: &Value, program: &str) -> BTreeSet<String> {

@@ -66,8 +66,6 @@ pub fn measure(dir: Option<&Path>, effort: Effort, sheet: &mut Sheet) -> Result<
 /// Levels that add little work to a request, each with its number of members.
 const LEVELS: [(Level, usize); 3] = [(Level::Raid0, 4), (Level::Raid1, 2), (Level::Raid10, 4)];
 /// Largest CPU time, in nanoseconds, that a level may add to that of a request of a bare member.
-///
-/// Source   issue 12
 const OVER_BARE_MAX: f64 = 150.0;
 
 /// Measures how many nanoseconds of CPU time a request to an array of a level costs more than the

@@ -234,6 +234,4 @@ const DEPTH: u32 = 32;
 const WAYS: [(bool, u32); 4] = [(false, 1), (false, DEPTH), (true, 1), (true, DEPTH)];
 /// Least acceptable ratio of weft's rate to that of fio or, where backends are compared, of
 /// `--backend auto` to the faster of io_uring and threads.
-///
-/// Source   issue 3 of weft
 const MARK: f64 = 0.95;

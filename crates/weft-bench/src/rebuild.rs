@@ -31,9 +31,8 @@ const MEMBER_SIZE: Sectors = Sectors(96 << 11);
 const CHUNK: Sectors = Sectors(128);
 /// Number of bytes that the baseline computes at a time.
 const PIECE: usize = 64 << 10;
-/// Least acceptable ratio of a rebuild to the minimal work.
-///
-/// Source   issue 12: as a share of one core's copy or parity bandwidth
+/// Least acceptable ratio of a rebuild to the minimal work, which is that of one core's copy or
+/// parity bandwidth.
 const MARK: f64 = 0.9;
 
 /// Rows that [`measure`] fills.

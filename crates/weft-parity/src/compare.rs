@@ -4,7 +4,7 @@
 //! needs the same 8 KiB, which stay in the first-level cache.
 //!
 //! Source: H. P. Anvin, "The mathematics of RAID-6", §4, "single-disk corruption recovery"; md
-//! checks but never locates (spec md-raid §5.2).
+//! checks but never locates (md-raid.md §5.2).
 
 use std::ops::Range;
 
@@ -67,7 +67,7 @@ impl Parity {
     /// Shape    every slice has one length; a parity that is not given does not differ
     /// Units    each strip comes with the exponent k of its coefficient gᵏ, at most 254
     /// Errors   none; lengths and exponents are asserted
-    /// Source   H. P. Anvin, "The mathematics of RAID-6", §3; spec md-raid §5.2, checking
+    /// Source   H. P. Anvin, "The mathematics of RAID-6", §3; md-raid.md §5.2, checking
     #[must_use]
     pub fn compare(&self, data: &[(u8, &[u8])], p: Option<&[u8]>, q: Option<&[u8]>) -> Mismatch {
         let Some(strip_bytes) = p.or(q).map(<[u8]>::len) else { return Mismatch::default() };

@@ -89,7 +89,7 @@ pub(crate) const fn exponent_difference(a: u8, b: u8) -> u8 {
 
 /// Reduction of a doubling that shifts out the top bit: 0x11d without its own top bit.
 ///
-/// Source   spec md-raid §5.2, the polynomial 0x11d
+/// Source   md-raid.md §5.2, the polynomial 0x11d
 pub(crate) const REDUCTION: u8 = 0x1d;
 
 /// Products of each coefficient c with every low nibble and with every high nibble.

@@ -41,7 +41,7 @@
 //! assert_eq!((&first, &third), (b"warp", b"yarn"));
 //! ```
 //!
-//! Source: H. P. Anvin, "The mathematics of RAID-6"; exponents: spec md-raid §5.2.
+//! Source: H. P. Anvin, "The mathematics of RAID-6"; exponents: md-raid.md §5.2.
 #![deny(unsafe_code)]
 #![deny(missing_docs)]
 

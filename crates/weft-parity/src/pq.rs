@@ -39,7 +39,7 @@ impl Parity {
     /// Shape    every slice has one length
     /// Units    `exponent` is the k of the strip's coefficient gᵏ, at most 254
     /// Errors   none; lengths and the exponent are asserted
-    /// Source   spec md-raid §2.4, read-modify-write; H. P. Anvin, "The mathematics of RAID-6", §3
+    /// Source   md-raid.md §2.4, read-modify-write; H. P. Anvin, "The mathematics of RAID-6", §3
     pub fn update_pq(
         &self,
         exponent: u8,

@@ -118,7 +118,7 @@ pub(crate) fn equal_scalar(a: &[u8], b: &[u8]) -> bool {
 /// leaves Dₐ = (g^(b−a)·(P ⊕ P′) ⊕ g⁻ᵃ·(Q ⊕ Q′)) / (g^(b−a) ⊕ 1). The divisor is zero only
 /// if a = b.
 ///
-/// Source   H. P. Anvin, "The mathematics of RAID-6", §4; spec md-raid §5.2
+/// Source   H. P. Anvin, "The mathematics of RAID-6", §4; md-raid.md §5.2
 #[derive(Clone, Copy)]
 pub(crate) struct Solution {
     /// Factor of P ⊕ P′ in the solution for Dₐ.

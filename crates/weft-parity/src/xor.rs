@@ -31,7 +31,7 @@ impl Parity {
     ///
     /// Shape    every slice has one length
     /// Errors   none; lengths are asserted
-    /// Source   spec md-raid §2.4, read-modify-write
+    /// Source   md-raid.md §2.4, read-modify-write
     pub fn update_p(&self, old: &[u8], new: &[u8], p: &mut [u8]) {
         assert_eq!(old.len(), p.len());
         assert_eq!(new.len(), p.len());

@@ -282,8 +282,6 @@ const LATENCY: Option<f64> = Some(1.0 / 1.3);
 const CPU_RATIO_MAX: f64 = 2.5;
 const FULL_STRIPE_RATIO: f64 = 0.6;
 /// Cases of a bare member, with their least acceptable ratios to nbdkit and to the minimal server.
-///
-/// Source   issue 3 of weft
 const CASES: &[Case] = &[
     case("4K read QD1, one CPU", PINNED, Figure::Latency, None, LATENCY),
     case("4K write QD1, one CPU", PINNED_WRITE, Figure::Latency, None, LATENCY),

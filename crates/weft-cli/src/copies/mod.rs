@@ -35,7 +35,7 @@ pub(crate) struct Job<'j> {
 pub(crate) enum Part<'j> {
     /// All of the file system, into the folder that has its name.
     Everything,
-    /// These entries of the open file system, side by side in the folder of the copy.
+    /// Single entries of the open file system, side by side in the folder of the copy.
     Picked(&'j dyn Tree, Vec<Entry>),
 }
 

@@ -97,6 +97,9 @@ pub(super) fn reason(knob: &str, volume: &Volume) -> Option<String> {
     if knob == "chunk" && !level.is_some_and(Level::is_striped) {
         return Some(format!("{name} has no chunks"));
     }
+    if knob == "fail_last_dev" {
+        return Some("members do not fail here".to_owned());
+    }
     let is_auto = knobs.stripe_size == StripeSize::AUTO;
     if knob == "stripe_cache_bytes" && !is_auto {
         return Some("it is the size with stripe_size=auto alone".to_owned());

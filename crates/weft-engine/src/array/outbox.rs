@@ -56,8 +56,9 @@ pub(crate) struct Chain {
     last: u32,
 }
 
-/// Recipient of the result of one part of a member request. Only the personality can interpret it:
-/// the array returns it unchanged with the member's answer.
+/// Recipient of the result of one part of a member request. The personality interprets it, and the
+/// array returns it unchanged with the member's answer; the array reads only its kind, which marks
+/// the twin of a replacement and the side of a reshape.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CompletionTarget {
     pub(crate) kind: u32,

@@ -3,7 +3,7 @@
 //! A *frame* is [`FRAME_BYTES`] bytes of one slab. The slab is laid out as
 //!
 //! ```text
-//! frame 0          zeros, for ever; shared by everything that writes zeros
+//! frame 0          always zeros; shared by all writes of zeros
 //! 1 ..= cache      the engine's: stripes of the stripe cache, scratch
 //! then             the engine's: pages of the write-back cache, if there is one
 //! then             the driver's: payload of client requests

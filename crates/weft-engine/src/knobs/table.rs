@@ -19,7 +19,7 @@
 //! }
 //! ```
 //!
-//! Source   spec of md: Documentation/admin-guide/md.rst; ranges checked against Linux 6.12
+//! Source   Documentation/admin-guide/md.rst of Linux; ranges checked against Linux 6.12
 
 use weft_units::{Bytes, Span};
 

@@ -81,7 +81,7 @@ type Write<'w> = dyn FnMut(&OwnedFd, &[u8], u64) -> Result<(), Errno> + 'w;
 /// The part of a file system that is copied.
 #[derive(Clone, Copy, Debug)]
 pub enum Start<'s> {
-    /// These nodes, each under its name. Paths in the report begin in the folder of the copy.
+    /// Single nodes, each under its name. Paths in the report begin in the folder of the copy.
     Entries(&'s [Entry]),
     /// Everything, into a folder of this name. Paths in the report begin in that folder.
     Root(&'s [u8]),

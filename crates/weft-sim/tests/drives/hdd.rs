@@ -38,7 +38,7 @@ fn the_mean_seek_over_random_pairs_is_the_average() {
     }
 }
 
-/// Statement 4, and the oracle of §2.1.
+/// experiments.md statement 4, and the oracle of experiments.md §2.1.
 #[test]
 fn random_reads_at_each_depth_are_as_fast_as_the_oracle() {
     let oracle = [

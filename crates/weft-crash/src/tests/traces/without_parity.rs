@@ -9,7 +9,7 @@ use super::*;
 /// Rows that are not replayed as recorded, with the reasons.
 const LEFT_OUT: &[(&str, &str)] = &[
     ("-behind", "write-behind: weft refuses it, and writes wait for write-mostly members too"),
-    ("-write-error", "bad-block log: weft fails the member"),
+    ("-write-error", "the copy is repeated on its own, and recorded as bad (statements.md)"),
     ("-flush-8", "flushes are batched: md-raid.md §4.1, G1"),
     ("-read-error", "a client is answered with the other copy before the first one is corrected"),
     ("-preflush-fua", "data waits for the flush: md-raid.md §4.1, strict"),
