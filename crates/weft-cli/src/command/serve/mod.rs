@@ -469,7 +469,9 @@ fn stop_pipe(keeps: bool) -> Result<(OwnedFd, UnixStream), Failure> {
                         let _ = (&first).write_all(b"s");
                     }
                     Some(_) => {
-                        complain("a second signal to end: ending at once; arrays may stay marked dirty");
+                        complain(
+                            "a second signal to end: ending at once; arrays may stay marked dirty",
+                        );
                         std::process::exit(1);
                     }
                 }
