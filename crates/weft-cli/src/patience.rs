@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_named_when_all_answer() {
+    fn no_member_is_named_when_all_answer() {
         let (gates, members) = members(4);
         gates.iter().zip(0..).for_each(|(gate, value)| gate.send(value).unwrap());
         let found = Patience::new(None).each(members, act, &mut |line| panic!("{line}"));

@@ -123,7 +123,7 @@ fn what_cannot_be_computed_is_an_error_and_can_be_skipped() {
 /// Superblocks of versions 1.0 and 0.90 are at the end: a cut image does not show which member it
 /// was, and each command reports that it may have been cut.
 #[test]
-fn a_cut_image_whose_superblock_was_at_the_end_is_told() {
+fn a_cut_image_that_had_its_superblock_at_the_end_is_reported() {
     // Cut in the data, and after the data: the second lacks only the superblock. With 0.90 the data
     // ends where the superblock begins.
     let images: [(&str, u64, u64, &str); 2] = [

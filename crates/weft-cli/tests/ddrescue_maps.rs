@@ -93,7 +93,7 @@ fn what_was_not_rescued_is_computed_from_the_others() {
 }
 
 #[test]
-fn what_nobody_has_is_unreadable_and_not_zeros() {
+fn data_that_no_member_has_is_unreadable_and_not_zeros() {
     let (dir, whole) = array("5");
     let path = dir.path();
     for name in ["a.img", "b.img"] {

@@ -82,7 +82,7 @@ fn members_with_data_are_rebuilt_resynced_or_trusted_as_mdadm_does() {
 }
 
 #[test]
-fn members_in_use_by_somebody_else_are_refused_unwritten() {
+fn members_in_use_for_something_else_are_refused_unwritten() {
     let put = |at: usize, bytes: &'static [u8]| (at, bytes);
     for (what, (at, bytes)) in [
         ("partition", put(512, b"EFI PART")),
@@ -284,7 +284,7 @@ fn assemble_says_why_for_every_member_and_writes_nothing() {
 }
 
 #[test]
-fn what_is_no_member_is_not_used_whoever_looks() {
+fn a_file_that_is_no_member_is_used_by_no_command() {
     let dir = tempdir().unwrap();
     let path = dir.path();
     exits(path, 0, &create(&["a", "b", "c"]));

@@ -232,7 +232,7 @@ fn a_commit_is_what_writing_would_have_been() {
 
 /// A change of a file before its overlay is still reported.
 #[test]
-fn a_member_that_somebody_else_touched_is_told() {
+fn a_member_that_another_program_touched_is_reported() {
     let (dir, _) = array();
     let path = dir.path();
     let serve = [&["serve", "--overlay", "changes", "--exec", "true"][..], &MEMBERS].concat();

@@ -291,7 +291,7 @@ fn processes_of_a_trace_are_told_apart_with_their_shares() {
 
 /// The advice is given as create and serve commands, is reproducible, and respects fixed options.
 #[test]
-fn advice_is_one_line_whose_figures_another_run_repeats() {
+fn advice_is_one_line_with_figures_that_another_run_repeats() {
     let dir = tempdir().unwrap();
     write(dir.path().join("t.iolog"), iolog()).unwrap();
     let words = ["replay", "t.iolog", "--depth", "16", "--device", "hdd-2011-reduced", "-n", "4"];

@@ -512,7 +512,7 @@ fn signals_end_in_good_order_and_tell_systemd() {
 }
 
 #[test]
-fn a_member_whose_file_is_deleted_is_told_once_and_used_on() {
+fn a_member_with_a_deleted_file_is_reported_once_and_used_on() {
     let dir = array();
     let path = dir.path();
     let served = Served::start(path, &["a", "b", "c"]);
@@ -660,7 +660,7 @@ fn an_array_made_of_used_members_is_rebuilt_when_it_is_served() {
 }
 
 #[test]
-fn a_log_that_nobody_takes_does_not_end_the_volume() {
+fn a_log_that_cannot_be_written_does_not_end_the_volume() {
     let dir = array();
     let path = dir.path();
     let mut child = command(path, &["serve", "a", "b", "c"])

@@ -73,7 +73,7 @@ fn clients_get_their_weight_and_class_from_their_export_or_socket_and_status_sho
 }
 
 #[test]
-fn clients_are_in_groups_whose_weights_are_a_knob_and_status_names_them() {
+fn clients_are_in_groups_with_weights_that_are_a_knob_and_status_names_them() {
     let dir = array();
     let path = dir.path();
     let socket = path.join("one.sock");

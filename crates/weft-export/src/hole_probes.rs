@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn who_leaves_the_line_is_before_nobody() {
+    fn a_client_that_left_the_line_is_ahead_of_no_other() {
         let [a, b, c] = [ClientId(1), ClientId(2), ClientId(3)];
         let mut looks = HoleProbeBudget::default();
         looks.begin_round();

@@ -298,7 +298,7 @@ fn refusals_name_the_reason_and_the_session_goes_on() {
 
 /// Slow client (F22).
 #[test]
-fn a_client_that_does_not_read_holds_up_nobody_else() {
+fn a_client_that_does_not_read_holds_up_no_other_client() {
     let server = Server::start(bare("64M"), Backend::Auto);
     // Holes would be answered without data.
     let mut writer = server.client();

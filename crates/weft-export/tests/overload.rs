@@ -42,7 +42,7 @@ fn serve_well(client: &mut Client, seed: u64) {
 }
 
 #[test]
-fn writes_that_are_announced_and_not_sent_hold_up_nobody() {
+fn writes_that_are_announced_and_not_sent_hold_up_no_other_client() {
     for sent in [0, 5000, 31 * MIB as usize] {
         let source = raid5(16_384, 32 << 20);
         let server = Server::start(source, Backend::Auto);
@@ -86,7 +86,7 @@ fn ask_and_be_deaf(client: &mut Client, count: u64, len: u32) {
 }
 
 #[test]
-fn clients_that_do_not_read_their_replies_hold_up_nobody() {
+fn clients_that_do_not_read_their_replies_hold_up_no_other_client() {
     let server = Server::start(raid5(16_384, 32 << 20), Backend::Auto);
     let mut good = server.client();
     (0..16).for_each(|index| good.write(index * MIB, &pattern(index + 1, 1 << 20)).unwrap());
@@ -105,7 +105,7 @@ fn clients_that_do_not_read_their_replies_hold_up_nobody() {
 }
 
 #[test]
-fn silent_connections_make_room_for_who_comes() {
+fn silent_connections_make_room_for_new_clients() {
     let limits = TimeLimits { handshake_wanted: Span::millis(50), ..NEVER };
     let server = Server::start_limited(bare("64M"), Backend::Auto, false, limits);
     let mut ready = server.client();
@@ -152,7 +152,7 @@ fn a_client_for_which_there_is_no_place_is_hung_up_on() {
 /// The answers to another administrator pace the test: after each, the server has served all
 /// connections.
 #[test]
-fn an_administrator_who_does_not_read_is_not_read_either() {
+fn a_control_connection_that_does_not_read_is_not_read_either() {
     let server = Server::start(raid5(1024, 1 << 20), Backend::Auto);
     let line = b"{\"v\":1,\"cmd\":\"status\"}\n";
     let mut deaf = UnixStream::connect(server.dir.path().join("control")).unwrap();

@@ -692,7 +692,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_member_gets_a_bitmap_that_nobody_believes_and_that_says_all() {
+    fn a_new_member_gets_a_bitmap_that_is_stale_and_that_says_all() {
         for version in 3..=6 {
             let mut header = header(version, 4096, 8 * 19 + 3);
             header.chunksize = if version == 6 { 8 } else { 4096 };

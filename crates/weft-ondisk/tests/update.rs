@@ -47,7 +47,7 @@ fn update(members: &[Standing], number: u32, recovery_offset: Option<Sectors>) -
 }
 
 #[test]
-fn version_1_says_who_does_what_by_number() {
+fn version_1_says_by_number_which_role_a_member_has() {
     let members = members();
     let mut superblock = Superblock::from(fixture::member("raid5-4x64k-ls", 0).parse());
     assert!(superblock.tells_rebuilding());
@@ -71,7 +71,7 @@ fn version_1_says_who_does_what_by_number() {
 }
 
 #[test]
-fn version_0_90_says_who_does_what_by_slot_and_behind_the_slots() {
+fn version_0_90_says_by_slot_and_behind_the_slots_which_role_a_member_has() {
     let area = area::one("raid5-4-v090", 0, "super090");
     let members = members();
     let table = |number| {

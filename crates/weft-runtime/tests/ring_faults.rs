@@ -305,7 +305,7 @@ fn a_failed_flush_never_becomes_a_success() {
 }
 
 #[test]
-fn metadata_whose_transfer_failed_is_written_again_and_a_flush_that_failed_is_not() {
+fn metadata_is_written_again_after_a_failed_transfer_and_not_after_a_failed_flush() {
     // Index of the failing operation: 0 the flush before, 1 the transfer, 2 the flush after.
     for (failing, again) in [(0, false), (1, true), (2, false)] {
         for (ring, make) in rings() {

@@ -387,7 +387,7 @@ fn operations_take_what_a_published_table_has_for_them_if_that_is_wanted() {
 }
 
 #[test]
-fn those_who_wait_share_a_commit() {
+fn clients_that_wait_share_a_commit() {
     let model = "ssd-sata-2020-slowflush";
     let text = WRITES.replace("Close", "Flush 1 NT_STATUS_OK\nClose");
     let bench = Bench::of_text(model, COSTS, &text, |settings| settings.clients = 8);
@@ -397,7 +397,7 @@ fn those_who_wait_share_a_commit() {
 }
 
 #[test]
-fn what_nobody_waits_for_is_committed_after_five_seconds() {
+fn changes_that_no_client_waits_for_are_committed_after_five_seconds() {
     let text =
         "NTCreateX \"\\a\\b\" 0x40 0x2 1 NT_STATUS_OK\nSET_FILE_INFORMATION 1 1004 NT_STATUS_OK";
     let costs = Costs { syscall: 1_000_000, ..Costs::ZERO };
@@ -482,7 +482,7 @@ Deltree "\a" NT_STATUS_OK
 }
 
 #[test]
-fn schedulers_see_each_process_and_what_nobody_waits_for() {
+fn schedulers_see_each_process_and_writes_that_no_client_waits_for() {
     let bench = Bench::new("null", COSTS, &settings(3, 7));
     let mut data = HashSet::new();
     let mut journal = HashSet::new();

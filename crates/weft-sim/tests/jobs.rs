@@ -73,7 +73,7 @@ fn two_clones_write_the_same_from_the_start_with_64_in_flight_each() {
 }
 
 #[test]
-fn whoever_is_blocked_hands_nothing_over() {
+fn a_blocked_job_hands_no_request_over() {
     // A thousand stripes hold four of these requests.
     let mut parts = parts("hdd-2007-7200", 4096);
     parts.knobs.stripe_cache_size = 1024;
@@ -92,7 +92,7 @@ fn whoever_is_blocked_hands_nothing_over() {
 }
 
 #[test]
-fn nobody_is_left_without_stripes_by_others() {
+fn no_job_is_left_without_stripes_by_others() {
     for (plug, stripe) in
         [(Plug::Moment, 0), (Plug::Moment, 2000), (Plug::Request, 0), (Plug::Request, 2000)]
     {

@@ -95,7 +95,7 @@ fn pages_counted_are_pages_written_and_nothing_stays_behind() {
 
 /// The first writer waits for the superblock that marks the array dirty, as in md.
 #[test]
-fn nobody_writes_on_before_the_array_is_marked_dirty() {
+fn no_writer_goes_on_before_the_array_is_marked_dirty() {
     let (mut machine, _) = dd(&parts("hdd-2007-7200", knobs_of_2008(PriorityRule::Fifo)), 64);
     machine.host.watch_requests();
     machine.run(an_hour());
@@ -123,7 +123,7 @@ fn patch_000_saves_prereads_and_time() {
 }
 
 #[test]
-fn who_looks_on_sees_the_lists_and_changes_nothing() {
+fn an_observer_sees_the_lists_and_changes_nothing() {
     let run = |priority, looks: Option<Span>| {
         let mut parts = parts("hdd-2007-7200", knobs_of_2008(priority));
         parts.costs = Costs { bio: 3000, stripe: 2000, ..Costs::ZERO };

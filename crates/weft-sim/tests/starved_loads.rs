@@ -70,7 +70,7 @@ fn a_stream_beside_random_writes_gets_its_share() {
 }
 
 #[test]
-fn four_who_write_the_same_stream_do_not_wait_for_each_other_in_a_circle() {
+fn four_writers_of_the_same_stream_do_not_wait_for_each_other_in_a_circle() {
     for depth in [8, 40] {
         let load = || (0..4).map(|_| (depth, stream(65_536))).collect();
         let (md, md_waited) = run(Knobs::md(), load());

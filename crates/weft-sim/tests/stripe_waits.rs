@@ -151,7 +151,7 @@ fn no_stripe_waits_longer_than_is_allowed_whatever_comes() {
 /// A stripe that a stream will fill waits longer than one that stays partial beside the same
 /// stream.
 #[test]
-fn a_stripe_that_nobody_fills_goes_first() {
+fn a_stripe_that_no_stream_fills_goes_first() {
     let mut writes: Vec<_> = (0..80_000).map(|page| (100_000 + page * 10, page)).collect();
     // Stripes of these single pages get no more writes. The first page comes before the stream and
     // shows how long a preread takes.

@@ -604,7 +604,7 @@ fn none() -> bool {
     }
 
     #[test]
-    fn an_error_is_of_the_version_in_whose_lines_it_is() {
+    fn an_error_is_of_the_version_that_has_its_line() {
         let lines = BTreeMap::from([("f.rs".to_owned(), vec![(3..5, 1), (5..9, 2)])]);
         let error = |level: &str, line: u64| {
             let span = json!({"file_name": "f.rs", "line_start": line, "is_primary": true});

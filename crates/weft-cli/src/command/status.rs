@@ -124,7 +124,7 @@ fn shares_text(servers: &[Status]) -> String {
             let _ = writeln!(
                 text,
                 "  {:<22} {class:>7} {weight:>6} {:>8} {:>10} {:>10} {:>10} {:>7} {:>8}",
-                whom(share),
+                share_label(share),
                 share.group.as_deref().unwrap_or("-"),
                 size(share.bytes_read),
                 size(share.bytes_written),
@@ -137,7 +137,7 @@ fn shares_text(servers: &[Status]) -> String {
     text
 }
 
-fn whom(share: &ShareStatus) -> String {
+fn share_label(share: &ShareStatus) -> String {
     let number = share.client.unwrap_or_default();
     match (share.who.as_str(), &share.export) {
         ("client", Some(export)) => format!("client {number} of {export}"),

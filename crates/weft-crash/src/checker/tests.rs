@@ -713,7 +713,7 @@ fn p5_dirty_and_degraded_without_consent_is_caught() {
 }
 
 #[test]
-fn i7_data_that_nobody_wrote_is_caught() {
+fn i7_data_that_no_client_wrote_is_caught() {
     let mut stage = Stage::dirty();
     let (_, bytes) = stage.model.write_issued(ByteRange::new(0, 512), Payload::Tags);
     stage.data(0, 0, &bytes, false);
@@ -725,7 +725,7 @@ fn i7_data_that_nobody_wrote_is_caught() {
 /// In a column in which members disagree, content that no client wrote is allowed only if it may
 /// have been reconstructed, and only at a slot that was lost.
 #[test]
-fn i7_data_that_nobody_wrote_is_caught_in_a_suspect_column_too() {
+fn i7_data_that_no_client_wrote_is_caught_in_a_suspect_column_too() {
     let found = |lost: &[u16], error: u8| {
         let mut stage = Stage::dirty();
         let (_, bytes) = stage.model.write_issued(ByteRange::new(0, 512), Payload::Tags);

@@ -186,7 +186,7 @@ fn a_write_that_fails_leaves_nothing_a_beginning_any_part_or_all() {
 }
 
 #[test]
-fn a_member_that_became_shorter_is_gone_for_whoever_asks_behind_its_end() {
+fn a_member_that_became_shorter_is_gone_for_requests_behind_its_end() {
     let mut disk = disk();
     disk.faults.ends_at = Some(10);
     assert_eq!(disk.size(), Sectors(10));

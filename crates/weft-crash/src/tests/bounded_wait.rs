@@ -142,7 +142,7 @@ fn under_every_rule_a_stripe_goes_when_it_has_waited_for_as_long_as_it_may() {
 /// Counterpart of the test above: an engine that does not keep the bound is reported by I19, and by
 /// no other checker.
 #[test]
-fn a_wait_without_an_end_is_found_by_i19_and_by_nobody_else() {
+fn a_wait_without_an_end_is_found_by_i19_and_by_no_other_checker() {
     let mut seen = 0;
     for knobs in rules() {
         let bounded = Knobs { preread_wait_max: WAIT_MAX, ..knobs };
@@ -251,7 +251,7 @@ fn a_stripe_that_lets_more_pass_than_may_is_found_by_i19() {
 /// overlapping write waits for the stripe. A stripe that other requests wait for therefore must not
 /// wait for the full time.
 #[test]
-fn a_stripe_does_not_wait_for_long_while_somebody_waits_for_what_it_has() {
+fn a_stripe_that_other_requests_wait_for_does_not_wait_for_long() {
     let mut long = 0;
     for knobs in rules() {
         let knobs = Knobs { preread_wait_max: Span::secs(1), ..knobs };

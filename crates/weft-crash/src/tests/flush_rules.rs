@@ -209,7 +209,7 @@ impl Bench {
 }
 
 #[test]
-fn who_is_served_finds_durable_what_was_completed_before_it_asked() {
+fn a_served_flush_finds_durable_all_writes_that_were_completed_before_it() {
     for rule in RULES {
         let (mut sum, mut most) = (FlushCounts::default(), 0);
         for seed in 0..2000 {

@@ -185,7 +185,7 @@ fn members_of_one_file_system_run_full_together_and_wait() {
 
 // A stop was not answered while a superblock found no space, and neither was a command or a flush.
 #[test]
-fn with_every_member_full_everybody_is_told_and_nobody_is_failed() {
+fn with_every_member_full_each_request_is_answered_and_no_member_is_failed() {
     let mut rig = rig(Level::Raid5, 4);
     clean(&mut rig);
     for disk in 0..4 {

@@ -268,7 +268,7 @@ fn full_member_is_not_failed_by_the_rewrite_of_a_bad_block() {
 // In a degraded stripe, P was written and data was not, for lack of space: missing blocks that no
 // client had written became garbage.
 #[test]
-fn no_space_in_a_degraded_stripe_leaves_the_blocks_that_nobody_wrote() {
+fn no_space_in_a_degraded_stripe_leaves_the_blocks_that_no_client_wrote() {
     for lost in 0..3 {
         let mut rig = raid5().with(|o| o.knobs.safe_mode_delay = NEVER);
         let before = [(0, 0x40), (16, 0x50), (32, 0x60)];
@@ -357,7 +357,7 @@ fn read_of_the_second_volume_is_answered_to_the_second_volume() {
 // A spare that had been away returned with a device number that another member had by then, and
 // took the slot of that member.
 #[test]
-fn spare_whose_number_is_now_another_members_is_not_believed() {
+fn spare_with_a_number_that_another_member_has_now_is_not_believed() {
     let mut rig = Rig::raid5(3, chunk_kib(64)).with(|o| o.spares = 1).written(0, 1).written(16, 2);
     rig.remove(3);
     rig.fail_disk(1).remove(1);

@@ -236,7 +236,7 @@ fn random_writes_hit_and_miss_the_cache_as_in_the_kernel() {
 }
 
 #[test]
-fn writes_that_nobody_waits_for_gather_as_in_the_kernel() {
+fn writes_that_no_client_waits_for_gather_as_in_the_kernel() {
     let mut lab = lab();
     lab.make(Level::Raid5, 4, 64);
     let b = lab.fresh();

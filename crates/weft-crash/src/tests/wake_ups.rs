@@ -65,7 +65,7 @@ fn a_stalled_read_goes_round_as_soon_as_a_rebuilt_member_allows_it() {
 /// Such a superblock update would keep a driver awake forever. The checker in
 /// [`crate::World::wake`] reports an engine that never sleeps.
 #[test]
-fn a_superblock_update_that_waits_for_space_and_for_an_answer_wakes_nobody() {
+fn a_superblock_update_that_waits_for_space_and_for_an_answer_wakes_no_driver() {
     let mut rig = raid5();
     rig.disks[0].faults.no_space = true;
     rig.disks[1].faults.stalled = true;
@@ -96,7 +96,7 @@ fn dirty_and_flushed(level: Level, rule: FlushRule) -> Rig {
 // checked whether the array was idle. The array then never became clean. Found by seed 1000155 of
 // `lies`.
 #[test]
-fn a_stop_goes_on_when_a_flush_was_answered_whose_member_failed() {
+fn a_stop_goes_on_when_a_flush_to_a_failed_member_was_answered() {
     for rule in FLUSH_RULES {
         for level in [Level::Raid1, Level::Raid4, Level::Raid5] {
             let mut rig = dirty_and_flushed(level, rule);

@@ -466,7 +466,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "not under writeback")]
-    fn a_completion_that_nobody_waits_for_is_a_bug() {
+    fn a_completion_of_a_page_that_is_not_under_writeback_is_a_bug() {
         let mut pages = Pages::default();
         pages.write(0..4);
         pages.take(0..2, 9);

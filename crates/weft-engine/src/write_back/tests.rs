@@ -724,7 +724,7 @@ fn a_client_that_leaves_while_it_pauses_is_forgotten_and_its_writer_serves_the_n
 }
 
 #[test]
-fn nobody_pauses_before_a_volume_whose_write_back_fails() {
+fn no_client_pauses_before_a_volume_with_a_failing_write_back() {
     let mut rig = Rig::new(1, 1024, 16_384);
     let paused = until_a_pause(&mut rig);
     let now = rig.now;

@@ -150,7 +150,7 @@ fn a_file_with_a_mistake_is_refused_by_its_name_and_the_field() {
 /// Each number of the texts is replaced, one at a time, by values that make no sense. Among lines
 /// that differ only in their numbers, as in cases and rows, three are tested.
 #[test]
-fn numbers_that_nobody_meant_are_refused_or_run_and_never_panic() {
+fn numbers_that_make_no_sense_are_refused_or_run_and_never_panic() {
     let (mut refused, mut taken) = (0, 0);
     for text in TEXTS {
         let mut seen = BTreeMap::<String, u32>::new();
@@ -382,7 +382,7 @@ fn a_fit_holds_within_the_scatter_of_what_is_found() {
 }
 
 #[test]
-fn a_row_whose_baseline_is_not_what_was_published_has_no_magnitude() {
+fn a_row_with_a_baseline_other_than_the_published_one_has_no_magnitude() {
     let known = Experiment::named("004").unwrap();
     let case = |baseline: &[f64]| {
         let patched: Vec<f64> = baseline.iter().map(|run| run * 1.2).collect();

@@ -129,7 +129,7 @@ mod tests {
     /// A thread that releases the lock and asks again at once does not overtake a thread that has
     /// waited.
     #[test]
-    fn who_has_waited_is_the_next() {
+    fn a_thread_that_has_waited_is_the_next() {
         let gate = Gate::new(0);
         for round in 0..200 {
             let held = gate.lock().unwrap();
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn those_who_wait_have_it_in_the_order_in_which_they_came() {
+    fn threads_that_wait_have_the_lock_in_the_order_in_which_they_came() {
         let gate = Gate::new(Vec::new());
         let held = gate.lock().unwrap();
         std::thread::scope(|scope| {

@@ -351,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn a_floor_is_there_for_who_comes_and_for_who_comes_after() {
+    fn a_floor_is_there_for_a_new_client_and_for_the_next_one() {
         let [a, b, c] = [ClientId(7), ClientId(8), ClientId(9)];
         let mut pool = Pool::new(1, 64).with_floors(2);
         pool.join(a);

@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn clients_take_turns_and_those_who_leave_hold_up_nobody() {
+    fn clients_take_turns_and_one_that_leaves_holds_up_no_other() {
         let [a, b, c] = [ClientId(1), ClientId(2), ClientId(3)];
         let mut turns = Turns::default();
         assert!(turns.begin(a, Tag(1)) && turns.begin(a, Tag(2)));

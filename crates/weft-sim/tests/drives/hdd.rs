@@ -275,7 +275,7 @@ fn reads_and_writes_both_go_on() {
 /// A stream of reads without seeks does not starve a flush or a write that needs cache space, nor
 /// does a stream of writes starve a single write far away.
 #[test]
-fn a_stream_starves_nobody() {
+fn a_stream_starves_no_other_request() {
     let model = HDDS[0];
     let mut bench = Bench::of(model, "", 5);
     let far = bench.sectors() - 4_096;

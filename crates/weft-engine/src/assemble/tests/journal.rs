@@ -272,7 +272,7 @@ fn a_journal_counts_as_empty_when_members_have_all_of_it() {
 }
 
 #[test]
-fn nobody_is_asked_for_blocks_without_a_journal_that_holds_something() {
+fn no_member_is_asked_for_blocks_without_a_journal_that_holds_something() {
     let mut candidates = with_journal(&CASES[0]);
     for holds in [Ok(JournalState::Empty), Err("a wrong magic".to_owned())] {
         candidates[4].logs.journal = Some(holds);

@@ -724,7 +724,7 @@ fn a_stripe_of_the_cache_has_frames_for_every_slot() {
 // of the two took a slot, both superblocks recorded the slot, and the array was refused from then
 // on.
 #[test]
-fn a_spare_whose_number_is_another_spares_by_now_gets_one_of_its_own() {
+fn a_spare_with_a_number_that_another_spare_has_now_gets_one_of_its_own() {
     let mut candidates = set(Level::Raid5, 4);
     add(&mut candidates, Role::Spare);
     each(&mut candidates, |it| {

@@ -71,7 +71,7 @@ fn the_older_kernel_keeps_a_disk_busy_at_its_own_limits() {
 }
 
 #[test]
-fn a_device_that_nobody_wrote_to_has_no_share_until_it_completes_something() {
+fn a_device_without_earlier_writes_has_no_share_until_it_completes_something() {
     // Two disks, the second used later: when all of the limit is taken, writers of the second start
     // with no share.
     let config = PoolConfig {

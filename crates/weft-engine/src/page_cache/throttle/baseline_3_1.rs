@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn the_mark_stays_while_anybody_can_be_over_a_limit() {
+    fn the_mark_stays_while_a_writer_can_be_over_a_limit() {
         // Total of all devices, total of the device, and the flag at the end.
         let table = [(20_000, 22_400, Some(false)), (20_000, 22_401, None), (26_000, 1_000, None)];
         for (all, bdi, mark) in table {
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn a_writer_whose_pages_are_all_under_writeback_pauses_and_marks_the_device() {
+    fn a_writer_with_all_pages_under_writeback_pauses_and_marks_the_device() {
         let answer = episode(Kernel::V3_1, 250).step(Time(0), &facts(0, 24_000), 0);
         assert_eq!((sleep_ms(answer), answer.exceeded), (Some(4), Some(true)));
     }

@@ -124,7 +124,7 @@ fn a_reconstruct_write_and_a_degraded_read_say_what_they_read_the_others_for() {
 }
 
 #[test]
-fn of_several_clients_in_one_stripe_the_strongest_is_charged_whoever_came_last() {
+fn of_several_clients_in_one_stripe_the_strongest_is_charged_in_any_order() {
     for order in [[1, 2], [2, 1]] {
         let mut rig = Rig::new(|_| ());
         for number in order {
@@ -142,7 +142,7 @@ fn of_several_clients_in_one_stripe_the_strongest_is_charged_whoever_came_last()
 }
 
 #[test]
-fn a_cache_s_writes_and_a_resync_are_told_apart_from_what_somebody_waits_for() {
+fn a_cache_s_writes_and_a_resync_are_told_apart_from_what_a_client_waits_for() {
     let mut rig = Rig::new(|_| ());
     rig.ask(WRITE, 0, 4096, Attr { background: true, ..client(1, 0) });
     let seen = rig.run();

@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn eight_queues_that_begin_together_are_marked_and_so_is_who_follows() {
+    fn eight_queues_that_begin_together_are_marked_and_so_is_the_next() {
         assert_eq!(marked((0..7).map(|n| n * 180)), [], "seven are no large burst");
         assert_eq!(marked((0..9).map(|n| n * 180)), [0, 1, 2, 3, 4, 5, 6, 7, 8]);
     }
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn a_burst_begins_only_when_nobody_is_busy() {
+    fn a_burst_begins_only_when_no_other_queue_is_busy() {
         let (mut bursts, mut marked) = (Bursts::default(), 0);
         for queue in 0..20 {
             bursts.queue_began(QueueId(queue), Group::ROOT, true, at(0), |_| marked += 1);

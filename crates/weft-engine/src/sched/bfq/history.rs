@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_is_busy_for_four_fifths_is_io_bound() {
+    fn a_queue_that_is_busy_for_four_fifths_is_io_bound() {
         let mut busy = Intensity::new(Time(0));
         for step in 1..=30 {
             busy.add(Span::millis(1), Time(0) + Span::millis(step * 10));

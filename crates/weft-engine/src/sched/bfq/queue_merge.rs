@@ -408,7 +408,7 @@ mod tests {
     }
 
     #[test]
-    fn statement_m12b_a_queue_fresh_in_service_attracts_nobody_but_in_stale_mode() {
+    fn statement_m12b_a_queue_fresh_in_service_attracts_no_other_but_in_stale_mode() {
         assert_eq!(found_in_service(MergePosition::Own), None);
         let stale = found_in_service(MergePosition::Stale);
         assert_eq!(stale, Some((TWO, FoundBy::InService)), "wherever it reads");

@@ -761,7 +761,7 @@ mod tests {
     }
 
     #[test]
-    fn a_retired_queue_takes_nobody_along() {
+    fn a_retired_queue_takes_no_other_queue_along() {
         let always = MergeKnobs { queues: MergeRule::Always, ..MergeKnobs::default() };
         let mut rig = merged(always, [40, 40]);
         rig.bfq.queues.retire(QueueId(2));

@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn late_shared_and_own_completions_wake_nobody() {
+    fn late_shared_and_own_completions_give_no_waker() {
         let three = [(5, 0), (5, 20), (5, 40)];
         assert_eq!(waker(&three, 4, false), None, "4 ms are too late");
         assert_eq!(waker(&three, 3, true), None, "a shared queue belongs to no process");

@@ -100,7 +100,7 @@ fn statement_d6_and_d7_late_ones_go_first_and_the_sweep_is_one_way() {
 }
 
 #[test]
-fn statement_d9_classes_are_strict_until_somebody_waited_too_long() {
+fn statement_d9_classes_are_strict_until_a_request_waited_too_long() {
     let mut queue = self::queue(MqDeadlineKnobs::default());
     let attr = Attr { class: Class::RealTime(0), ..Attr::NONE };
     let real_time = QueuedRequest { attr, ..request(1, R, 0, 4) };
@@ -338,7 +338,7 @@ fn statement_d14_a_requeue_does_not_count_twice() {
 }
 
 #[test]
-fn nomerges_1_asks_the_last_one_alone_and_2_nobody() {
+fn nomerges_1_asks_the_last_request_alone_and_2_asks_none() {
     let merged = |nomerges| {
         let mut queue = MqDeadline::new(MqDeadlineKnobs::default(), MAX, nomerges);
         assert!(!queue.insert(&request(1, R, 100, 8), at(0)));

@@ -24,7 +24,7 @@ fn what_cannot_be_written_stays_dirty_and_flushes_and_writers_are_told() {
 }
 
 #[test]
-fn a_volume_whose_write_back_fails_is_told_of_once_and_again_when_it_works() {
+fn a_volume_with_a_failing_write_back_is_reported_once_and_again_when_it_works() {
     let mut rig = Rig::new(1, 64, 4096);
     let write = rig.ask(1, RequestOp::Write, 5 * SECTORS, 2 * SECTORS, Flags::NONE);
     rig.ok(write);

@@ -62,7 +62,7 @@ fn experiments_32_only_ext4_asks_for_flushes_once_in_5_s_on_each_disk() {
 }
 
 #[test]
-fn experiments_32_pages_counted_are_pages_whose_writes_ended() {
+fn experiments_32_pages_counted_are_pages_with_completed_writes() {
     let measured = single("patch-001", 8, 2).run();
     let last = measured.samples.last().unwrap();
     assert!(measured.pages_since_start >= last.written);

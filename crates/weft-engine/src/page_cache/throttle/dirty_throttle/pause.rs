@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn writeback_statement_46_looks_of_a_writer_whom_nothing_holds_back() {
+    fn writeback_statement_46_looks_of_a_writer_that_nothing_holds_back() {
         let table = [(0, 25_600, 128), (19_000, 25_600, 64), (25_600, 25_600, 1)];
         for (dirty, thresh, pages) in table {
             assert_eq!(poll_interval(dirty, thresh), pages, "{dirty}");
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_held_sleeps_longest_and_then_looks_at_each_page() {
+    fn a_held_writer_sleeps_longest_and_then_looks_at_each_page() {
         let held = Judged { task_ratelimit: 0, ..judged(14_848, 224) };
         let (sleep, pace) = held.decide(Mainline6_12.rules(), true);
         assert_eq!((sleep, pace.nr_dirtied_pause), (Sleep::Ticks(2), 0));

@@ -370,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn a_strict_device_whose_limits_leave_no_span_is_held() {
+    fn a_strict_device_with_limits_that_leave_no_span_is_held() {
         let rules = Mainline6_12.rules();
         let strict = |bdi_background, bdi_thresh, bdi_dirty| {
             let strictlimit = true;

@@ -13,7 +13,7 @@ fn step(variant: DirtyThrottle, facts: &Facts) -> Answer {
 }
 
 #[test]
-fn nobody_sleeps_up_to_half_way_and_the_next_look_is_by_what_is_left() {
+fn no_writer_sleeps_up_to_half_way_and_the_next_look_is_by_what_is_left() {
     for variant in ALL {
         let answer = step(variant, &Facts { flusher_busy: false, ..facts(19_200, 0) });
         let pace = Pace { nr_dirtied: 0, nr_dirtied_pause: 64, paused_when: Some(5000) };

@@ -724,7 +724,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_for_a_stripe_waits_no_longer_than_that_behind_others_that_find_theirs_again() {
+    fn a_request_waits_for_a_stripe_at_most_wait_max_behind_others_that_find_theirs_again() {
         let geometry = Geometry::new(Level::Raid5, 2, 3, Sectors(8), Sectors(512)).unwrap();
         let (wait_max, now) = (Span::millis(10), |millis: u64| Time(millis * 1_000_000));
         let auto = Knobs { stripe_size: StripeSize::AUTO, ..Knobs::md() };

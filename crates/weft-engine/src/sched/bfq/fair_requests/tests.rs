@@ -126,7 +126,7 @@ fn a_member_is_kept_full_when_there_is_enough_to_do() {
 /// A client that uses the member only now and then does not hold back others, and is served at
 /// once.
 #[test]
-fn a_client_that_mostly_thinks_holds_nobody() {
+fn a_client_that_mostly_thinks_holds_back_no_other_client() {
     let thinker = Client { think: Span::millis(20), ..Client::of(80, 1) };
     let clients = [thinker, Client::of(40, 32)];
     let (served, _) = served(Fairness::Requests, 32, &clients);

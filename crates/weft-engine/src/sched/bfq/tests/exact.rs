@@ -354,7 +354,7 @@ fn trees_choose_as_the_exact_rules_do_at_one_level_and_at_two() {
 /// Compares the service of backlogged queues with their shares at each dispatch of 8 sectors,
 /// within the bound of B8 (I14).
 #[test]
-fn statements_b8_and_b11_nobody_is_farther_from_its_share_than_the_bound() {
+fn statements_b8_and_b11_no_queue_is_farther_from_its_share_than_the_bound() {
     let (mut worst, mut checked) = (0.0_f64, 0);
     for seed in 0..100 {
         let mut rng = Rng::new(seed);
@@ -471,7 +471,7 @@ fn statement_b8_holds_at_both_levels() {
 /// Two queues of equal weight. The first is served its whole budget and leaves with its finish
 /// ahead of `V`. It returns with a small budget, at once or after `V` has passed that finish.
 #[test]
-fn statement_b10_whoever_comes_back_early_begins_where_it_left() {
+fn statement_b10_a_queue_that_comes_back_early_begins_where_it_left() {
     let tree = TreeOf::new(Group::ROOT, CLASS);
     for (served_meanwhile, next) in [(0, 1), (2000, 0)] {
         let mut trees = ServiceTrees::new();

@@ -297,7 +297,7 @@ fn statements_b6_and_b7_shares_do_not_depend_on_budgets() {
 }
 
 #[test]
-fn statement_b9_who_comes_late_gets_a_share_and_no_credit() {
+fn statement_b9_a_queue_that_comes_late_gets_a_share_and_no_credit() {
     let late = Source { from: Time(0) + Span::secs(30), ..Source::level(4) };
     let all = run(PLAIN, FLASH, &[Source::level(4), late], Span::secs(60));
     let order: Vec<u32> = all.order.clone();
@@ -402,7 +402,7 @@ fn statements_b23_and_b24_shares_of_sources_with_one_request_are_the_kernels() {
 
 /// B10 and B28: the start and budget of a queue that becomes busy again.
 #[test]
-fn statement_b28_whoever_comes_back_soon_goes_on_with_the_rest_of_its_budget() {
+fn statement_b28_a_queue_that_comes_back_soon_goes_on_with_the_rest_of_its_budget() {
     let device = DeviceTraits::default();
     let mut resumed = Vec::new();
     for pause in [Span::millis(20), Span::millis(28)] {
