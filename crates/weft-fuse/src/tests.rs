@@ -174,15 +174,15 @@ fn expected(at: u64) -> u8 {
     }
 }
 
-type Told = Rc<RefCell<Vec<Finding>>>;
+type Findings = Rc<RefCell<Vec<Finding>>>;
 
 fn device(bad: Range<u64>) -> Device {
     Device { size: 64 * BLOCK, bad, written: RefCell::default() }
 }
 
 /// A view with a volume, writable if there is a `sink`, and with a file system.
-fn view(bad: Range<u64>, sink: Option<Rc<dyn Sink>>) -> (View, Told) {
-    let told = Told::default();
+fn view(bad: Range<u64>, sink: Option<Rc<dyn Sink>>) -> (View, Findings) {
+    let told = Findings::default();
     let tell = Rc::clone(&told);
     let source = Rc::new(device(bad.clone()));
     let changes = sink.is_some();

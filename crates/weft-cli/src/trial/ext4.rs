@@ -25,8 +25,9 @@ pub(super) struct Super {
     group: u64,
 }
 
+/// Structure of ext4 that a check expects.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum What {
+pub(super) enum Landmark {
     /// Backup of the superblock in this block group.
     Backup(u64),
     /// Block or inode bitmap: number of its bits, and number of bits that are 0.
@@ -95,22 +96,22 @@ impl Super {
         (self.blocks - self.first).div_ceil(self.group_blocks)
     }
 
-    fn check(&self, block: u64, weight: u64, what: What) -> Check<What> {
+    fn check(&self, block: u64, weight: u64, what: Landmark) -> Check<Landmark> {
         let len = usize::try_from(self.block).unwrap_or(4096);
         Check { at: block * self.block, len, weight, what }
     }
 
     /// Checks that follow from the superblock: its backups, and the group descriptors.
-    pub(super) fn checks(&self) -> Vec<Check<What>> {
+    pub(super) fn checks(&self) -> Vec<Check<Landmark>> {
         let groups = self.groups().min(GROUPS_MAX);
         let copies = (1..groups).filter(|it| is_sparse_group(*it)).take(64).map(|group| {
             let block = self.first + group * self.group_blocks;
-            let check = self.check(block, 4, What::Backup(group));
+            let check = self.check(block, 4, Landmark::Backup(group));
             Check { len: 1024, ..check }
         });
         let each = self.block / self.descriptor as u64;
         let tables = self.groups().div_ceil(each).min(64);
-        let table = |it| self.check(self.first + 1 + it, 4, What::Descriptors(it * each));
+        let table = |it| self.check(self.first + 1 + it, 4, Landmark::Descriptors(it * each));
         // Backups and tables alternate, so that even the first few checks lie in many places.
         let mut tables = (0..tables).map(table);
         let mut checks = Vec::new();
@@ -123,27 +124,27 @@ impl Super {
     }
 
     /// Whether `bytes` are the structure that the check expects.
-    pub(super) fn holds(&self, what: &What, bytes: &[u8]) -> bool {
+    pub(super) fn holds(&self, what: &Landmark, bytes: &[u8]) -> bool {
         match *what {
-            What::Backup(group) => {
+            Landmark::Backup(group) => {
                 le16(bytes, 56) == 0xef53
                     && u64::from(le16(bytes, 0x5a)) == group & 0xffff
                     && bytes[0x68..0x78] == self.uuid
             }
-            What::Bitmap(bits, zeros) => {
+            Landmark::Bitmap(bits, zeros) => {
                 let ones: u32 = bytes[..bits / 8].iter().map(|byte| byte.count_ones()).sum();
                 u32::try_from(bits).is_ok_and(|bits| bits - ones == zeros)
             }
-            What::Descriptors(first) => {
+            Landmark::Descriptors(first) => {
                 let last = self.groups() - first;
                 let all = bytes.chunks_exact(self.descriptor).zip(0..last);
                 all.clone().count() > 0
                     && all.into_iter().all(|(it, _)| self.descriptor(it).is_some())
             }
-            What::Folder(inode) => {
+            Landmark::Folder(inode) => {
                 le32(bytes, 0) == inode && le16(bytes, 4) == 12 && bytes[6] == 1 && bytes[8] == b'.'
             }
-            What::Inodes(first) => {
+            Landmark::Inodes(first) => {
                 let mut seen = 0;
                 for (inode, number) in bytes.chunks_exact(self.inode).zip(first..) {
                     if le16(inode, 0) == 0 {
@@ -157,7 +158,9 @@ impl Super {
                 }
                 seen > 0
             }
-            What::Tail(len) => bytes[len - 1] != 0 && bytes[len..].iter().all(|byte| *byte == 0),
+            Landmark::Tail(len) => {
+                bytes[len - 1] != 0 && bytes[len..].iter().all(|byte| *byte == 0)
+            }
         }
     }
 
@@ -194,14 +197,14 @@ impl Super {
     }
 
     /// Checks that follow from a block that was found: `bytes` have passed the check of `what`.
-    pub(super) fn further(&self, what: &What, bytes: &[u8]) -> Vec<Check<What>> {
+    pub(super) fn further(&self, what: &Landmark, bytes: &[u8]) -> Vec<Check<Landmark>> {
         match *what {
-            What::Descriptors(first) => {
+            Landmark::Descriptors(first) => {
                 let last = self.groups() - first;
                 let all = bytes.chunks_exact(self.descriptor).zip(0..last);
                 all.flat_map(|(it, group)| self.of_group(it, first + group)).collect()
             }
-            What::Inodes(first) => {
+            Landmark::Inodes(first) => {
                 let all = bytes.chunks_exact(self.inode).zip(first..);
                 all.filter_map(|(inode, number)| self.of_inode(inode, number)).collect()
             }
@@ -209,25 +212,29 @@ impl Super {
         }
     }
 
-    fn of_group(&self, bytes: &[u8], group: u64) -> Vec<Check<What>> {
+    fn of_group(&self, bytes: &[u8], group: u64) -> Vec<Check<Landmark>> {
         let Some([blocks, inodes, table]) = self.descriptor(bytes) else { return Vec::new() };
         let (flags, mut checks) = (le16(bytes, 18), Vec::new());
         let bits = |count: u64| usize::try_from(count).unwrap_or(0);
         let is_last = group + 1 == self.groups();
         if flags & 2 == 0 && !is_last && self.group_blocks.is_multiple_of(8) {
-            let what = What::Bitmap(bits(self.group_blocks), le16(bytes, 12).into());
+            let what = Landmark::Bitmap(bits(self.group_blocks), le16(bytes, 12).into());
             checks.push(self.check(blocks, 2, what));
         }
         let free = u64::from(le16(bytes, 14));
         if flags & 1 == 0 && free < self.group_inodes {
             let zeros = u32::try_from(free).unwrap_or(0);
-            checks.push(self.check(inodes, 2, What::Bitmap(bits(self.group_inodes), zeros)));
+            checks.push(self.check(inodes, 2, Landmark::Bitmap(bits(self.group_inodes), zeros)));
             let each = self.block / self.inode as u64;
             let used = self.group_inodes.saturating_sub(le16(bytes, 28).into());
             let used = if flags & 4 == 0 { self.group_inodes - free } else { used };
             let count = used.div_ceil(each).min(48);
             checks.extend((0..count).map(|it| {
-                self.check(table + it, 2, What::Inodes(1 + group * self.group_inodes + it * each))
+                self.check(
+                    table + it,
+                    2,
+                    Landmark::Inodes(1 + group * self.group_inodes + it * each),
+                )
             }));
         }
         checks
@@ -235,7 +242,7 @@ impl Super {
 
     /// Check of the first block of a directory, or of the last block of a regular file. `None` if
     /// the inode gives no such block.
-    fn of_inode(&self, inode: &[u8], number: u64) -> Option<Check<What>> {
+    fn of_inode(&self, inode: &[u8], number: u64) -> Option<Check<Landmark>> {
         // Only inodes with one to four extents within the inode are used.
         let count = usize::from(le16(inode, 42));
         if le16(inode, 40) != 0xf30a || le16(inode, 46) != 0 || !(1..=4).contains(&count) {
@@ -252,7 +259,7 @@ impl Super {
             4 => {
                 let number = u32::try_from(number).ok()?;
                 let block = Some(at(0).2).filter(is_there)?;
-                Some(self.check(block, 3, What::Folder(number)))
+                Some(self.check(block, 3, Landmark::Folder(number)))
             }
             8 => {
                 let (logical, len, start) = at(count - 1);
@@ -263,7 +270,7 @@ impl Super {
                 }
                 let within = last.checked_sub(logical).filter(|it| *it < len)?;
                 let block = Some(start + within).filter(is_there)?;
-                Some(self.check(block, 2, What::Tail(tail)))
+                Some(self.check(block, 2, Landmark::Tail(tail)))
             }
             _ => None,
         }

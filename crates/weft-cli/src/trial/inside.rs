@@ -24,14 +24,14 @@ impl<W> Check<W> {
     }
 }
 
-/// Structure that a check expects, by the kind of the file system.
+/// Structure that a check expects at its place, by the kind of the file system.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum What {
-    Btrfs(btrfs::What),
-    Ext(ext4::What),
+pub(super) enum Landmark {
+    Btrfs(btrfs::Landmark),
+    Ext(ext4::Landmark),
     /// Label of a physical volume of LVM.
     Label,
-    Xfs(xfs::What),
+    Xfs(xfs::Landmark),
 }
 
 /// A file system, known by one of its superblocks.
@@ -93,47 +93,49 @@ impl Inside {
     }
 
     /// Checks that follow from the superblock alone.
-    pub(super) fn checks(&mut self) -> Vec<Check<What>> {
+    pub(super) fn checks(&mut self) -> Vec<Check<Landmark>> {
         match self {
-            Self::Btrfs(it) => all(it.checks(), What::Btrfs),
-            Self::Ext(it) => all(it.checks(), What::Ext),
-            Self::Xfs(it) => all(it.checks(), What::Xfs),
+            Self::Btrfs(it) => all(it.checks(), Landmark::Btrfs),
+            Self::Ext(it) => all(it.checks(), Landmark::Ext),
+            Self::Xfs(it) => all(it.checks(), Landmark::Xfs),
         }
     }
 
     /// Whether `bytes`, the first part of a structure, may be the beginning of `what`. Only btrfs
     /// can exclude a structure by its beginning; for the other file systems the answer is always
     /// true.
-    pub(super) fn begins(&self, what: &What, bytes: &[u8]) -> bool {
+    pub(super) fn begins(&self, what: &Landmark, bytes: &[u8]) -> bool {
         match (self, what) {
-            (Self::Btrfs(it), What::Btrfs(what)) => it.begins(what, bytes),
+            (Self::Btrfs(it), Landmark::Btrfs(what)) => it.begins(what, bytes),
             _ => true,
         }
     }
 
     /// Whether `bytes` are the structure that the check expects.
-    pub(super) fn holds(&self, what: &What, bytes: &[u8]) -> bool {
+    pub(super) fn holds(&self, what: &Landmark, bytes: &[u8]) -> bool {
         match (self, what) {
-            (Self::Btrfs(it), What::Btrfs(what)) => it.holds(what, bytes),
-            (Self::Ext(it), What::Ext(what)) => it.holds(what, bytes),
-            (Self::Xfs(it), What::Xfs(what)) => it.holds(what, bytes),
-            (_, What::Label) => is_label(bytes),
+            (Self::Btrfs(it), Landmark::Btrfs(what)) => it.holds(what, bytes),
+            (Self::Ext(it), Landmark::Ext(what)) => it.holds(what, bytes),
+            (Self::Xfs(it), Landmark::Xfs(what)) => it.holds(what, bytes),
+            (_, Landmark::Label) => is_label(bytes),
             _ => false,
         }
     }
 
     /// Checks that follow from a structure that was found: `bytes` have passed the check of `what`.
-    pub(super) fn further(&mut self, what: &What, bytes: &[u8]) -> Vec<Check<What>> {
+    pub(super) fn further(&mut self, what: &Landmark, bytes: &[u8]) -> Vec<Check<Landmark>> {
         match (self, what) {
-            (Self::Btrfs(it), What::Btrfs(what)) => all(it.further(what, bytes), What::Btrfs),
-            (Self::Ext(it), What::Ext(what)) => all(it.further(what, bytes), What::Ext),
-            (Self::Xfs(it), What::Xfs(what)) => all(it.further(what, bytes), What::Xfs),
+            (Self::Btrfs(it), Landmark::Btrfs(what)) => {
+                all(it.further(what, bytes), Landmark::Btrfs)
+            }
+            (Self::Ext(it), Landmark::Ext(what)) => all(it.further(what, bytes), Landmark::Ext),
+            (Self::Xfs(it), Landmark::Xfs(what)) => all(it.further(what, bytes), Landmark::Xfs),
             _ => Vec::new(),
         }
     }
 }
 
-fn all<W>(checks: Vec<Check<W>>, what: impl Fn(W) -> What) -> Vec<Check<What>> {
+fn all<W>(checks: Vec<Check<W>>, what: impl Fn(W) -> Landmark) -> Vec<Check<Landmark>> {
     checks.into_iter().map(|check| check.map(&what)).collect()
 }
 
@@ -149,5 +151,5 @@ pub(super) const SUPER_BYTES: usize = 4096;
 /// Byte offsets in a file system at which its primary superblock may begin: ext4's, XFS's, btrfs's.
 pub(super) const SUPER_PLACES: [u64; 3] = [1024, 0, 64 << 10];
 /// Check of the label of a physical volume.
-pub(super) const LABEL: Check<What> =
-    Check { at: LABEL_AT, len: 512, weight: 4, what: What::Label };
+pub(super) const LABEL: Check<Landmark> =
+    Check { at: LABEL_AT, len: 512, weight: 4, what: Landmark::Label };

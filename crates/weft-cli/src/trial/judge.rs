@@ -12,7 +12,7 @@ use weft_parity::Parity;
 use weft_units::{Sectors, Slot};
 
 use super::columns::Columns;
-use super::inside::{Check, Inside, LABEL, What};
+use super::inside::{Check, Inside, LABEL, Landmark};
 use super::order;
 use super::shape::{Shape, places};
 
@@ -58,8 +58,8 @@ impl Hypothesis {
     }
 
     /// Pieces of the bytes of a check; empty if some of them are beyond the array or beyond `end`.
-    fn pieces(&self, map: &Layout, check: &Check<What>) -> Vec<Piece> {
-        let of_volume = self.volume.filter(|_| check.what == What::Label);
+    fn pieces(&self, map: &Layout, check: &Check<Landmark>) -> Vec<Piece> {
+        let of_volume = self.volume.filter(|_| check.what == Landmark::Label);
         let (mut byte, mut left) =
             (of_volume.unwrap_or(self.start).saturating_add(check.at), check.len);
         let mut pieces = Vec::new();
@@ -83,10 +83,10 @@ impl Hypothesis {
         &self,
         map: &Layout,
         checks_max: usize,
-        mut hold: impl FnMut(&Inside, &Check<What>, &[Piece]) -> Option<Vec<u8>>,
+        mut hold: impl FnMut(&Inside, &Check<Landmark>, &[Piece]) -> Option<Vec<u8>>,
     ) {
         let mut inside = self.inside.clone();
-        let mut checks: Vec<Check<What>> = self.volume.map(|_| LABEL).into_iter().collect();
+        let mut checks: Vec<Check<Landmark>> = self.volume.map(|_| LABEL).into_iter().collect();
         checks.extend(inside.checks());
         let mut done = 0;
         while let Some(check) = checks.get(done).cloned().filter(|_| done < checks_max) {
@@ -158,7 +158,7 @@ impl Hypothesis {
         &self,
         columns: &Columns,
         inside: &Inside,
-        check: &Check<What>,
+        check: &Check<Landmark>,
         pieces: &[Piece],
         scores: &[Vec<u64>],
     ) -> Option<(Vec<usize>, Vec<u8>)> {

@@ -28,8 +28,9 @@ pub(super) struct Super {
     block_uuid: [u8; 16],
 }
 
+/// Structure of XFS that a check expects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum What {
+pub(super) enum Landmark {
     /// First block of a directory, which begins at this byte of the file system.
     Directory(u64),
     /// Header of an allocation group: magic of the header, and number of the group.
@@ -127,18 +128,18 @@ impl Super {
     }
 
     /// Checks that follow from the superblock: the headers of the allocation groups.
-    pub(super) fn checks(&self) -> Vec<Check<What>> {
+    pub(super) fn checks(&self) -> Vec<Check<Landmark>> {
         let sector = usize::try_from(self.sector).unwrap_or(512);
         let header = |group: u64, number: u64, what| {
             let at = self.byte(group, 0) + number * self.sector;
             Check { at, len: sector, weight: 4, what }
         };
         let of_group = |group| {
-            let first = header(group, 0, What::Superblock);
+            let first = header(group, 0, Landmark::Superblock);
             let rest = [(1, *b"XAGF"), (2, *b"XAGI"), (3, *b"XAFL")];
-            let rest = rest.map(|(at, magic)| header(group, at, What::Header(magic, group)));
-            let is_there = move |it: &Check<What>| match it.what {
-                What::Header(magic, _) => self.has_sums || magic != *b"XAFL",
+            let rest = rest.map(|(at, magic)| header(group, at, Landmark::Header(magic, group)));
+            let is_there = move |it: &Check<Landmark>| match it.what {
+                Landmark::Header(magic, _) => self.has_sums || magic != *b"XAFL",
                 _ => true,
             };
             std::iter::once(first).chain(rest).filter(is_there)
@@ -147,20 +148,20 @@ impl Super {
     }
 
     /// Whether `bytes` are the structure that the check expects.
-    pub(super) fn holds(&self, what: &What, bytes: &[u8]) -> bool {
+    pub(super) fn holds(&self, what: &Landmark, bytes: &[u8]) -> bool {
         match *what {
-            What::Superblock => Self::of(bytes).is_some_and(|it| it.uuid == self.uuid),
-            What::Header(magic, group) => {
+            Landmark::Superblock => Self::of(bytes).is_some_and(|it| it.uuid == self.uuid),
+            Landmark::Header(magic, group) => {
                 // The AGFL has no version field before the number of its group.
                 let number = if magic == *b"XAFL" { be32(bytes, 4) } else { be32(bytes, 8) };
                 bytes.starts_with(&magic) && u64::from(number) == group
             }
-            What::Tree(tree, at) => {
+            Landmark::Tree(tree, at) => {
                 bytes.starts_with(tree.magic(self.has_sums))
                     && (!self.has_sums
                         || be64(bytes, 16) == at / 512 && bytes[32..48] == self.block_uuid)
             }
-            What::Inodes(first) => {
+            Landmark::Inodes(first) => {
                 let each = usize::try_from(self.inode).unwrap_or(512);
                 bytes.chunks_exact(each).zip(first..).all(|(inode, number)| {
                     let is_own = !self.has_sums
@@ -168,7 +169,7 @@ impl Super {
                     inode.starts_with(b"IN") && inode[4] == 2 + u8::from(self.has_sums) && is_own
                 })
             }
-            What::Directory(at) => match self.has_sums {
+            Landmark::Directory(at) => match self.has_sums {
                 true => {
                     (bytes.starts_with(b"XDB3") || bytes.starts_with(b"XDD3"))
                         && be64(bytes, 8) == at / 512
@@ -176,23 +177,25 @@ impl Super {
                 }
                 false => bytes.starts_with(b"XD2B") || bytes.starts_with(b"XD2D"),
             },
-            What::Tail(len) => bytes[len - 1] != 0 && bytes[len..].iter().all(|byte| *byte == 0),
+            Landmark::Tail(len) => {
+                bytes[len - 1] != 0 && bytes[len..].iter().all(|byte| *byte == 0)
+            }
         }
     }
 
     /// Checks that follow from a structure that was found: `bytes` have passed the check of `what`.
-    pub(super) fn further(&self, what: &What, bytes: &[u8]) -> Vec<Check<What>> {
+    pub(super) fn further(&self, what: &Landmark, bytes: &[u8]) -> Vec<Check<Landmark>> {
         match *what {
-            What::Header(magic, group) if magic == *b"XAGF" => {
+            Landmark::Header(magic, group) if magic == *b"XAGF" => {
                 let roots =
                     [(be32(bytes, 16), Tree::FreeByPlace), (be32(bytes, 20), Tree::FreeBySize)];
                 roots.into_iter().filter_map(|(at, tree)| self.tree(group, at, tree)).collect()
             }
-            What::Header(magic, group) if magic == *b"XAGI" => {
+            Landmark::Header(magic, group) if magic == *b"XAGI" => {
                 self.tree(group, be32(bytes, 20), Tree::Inodes).into_iter().collect()
             }
-            What::Tree(Tree::Inodes, at) => self.inodes(at, bytes),
-            What::Inodes(_) => {
+            Landmark::Tree(Tree::Inodes, at) => self.inodes(at, bytes),
+            Landmark::Inodes(_) => {
                 let each = usize::try_from(self.inode).unwrap_or(512);
                 bytes.chunks_exact(each).filter_map(|inode| self.of_inode(inode)).collect()
             }
@@ -200,10 +203,10 @@ impl Super {
         }
     }
 
-    fn tree(&self, group: u64, block: u32, tree: Tree) -> Option<Check<What>> {
+    fn tree(&self, group: u64, block: u32, tree: Tree) -> Option<Check<Landmark>> {
         let block = Some(u64::from(block)).filter(|it| *it < self.group_blocks)?;
         let at = self.byte(group, block);
-        Some(Check { at, len: self.block_len(), weight: 4, what: What::Tree(tree, at) })
+        Some(Check { at, len: self.block_len(), weight: 4, what: Landmark::Tree(tree, at) })
     }
 
     fn block_len(&self) -> usize {
@@ -212,7 +215,7 @@ impl Super {
 
     /// Checks that follow from a block of the inode B+tree: a leaf gives the blocks of inodes that
     /// it lists, an inner block gives the blocks of the tree that it points to.
-    fn inodes(&self, at: u64, bytes: &[u8]) -> Vec<Check<What>> {
+    fn inodes(&self, at: u64, bytes: &[u8]) -> Vec<Check<Landmark>> {
         let group = at / self.block / self.group_blocks;
         let (level, count) = (be16(bytes, 4), usize::from(be16(bytes, 6)));
         let head = if self.has_sums { 56 } else { 16 };
@@ -239,7 +242,7 @@ impl Super {
                     at: self.byte(group, block),
                     len: self.block_len(),
                     weight: 2,
-                    what: What::Inodes(inode),
+                    what: Landmark::Inodes(inode),
                 })
             };
             blocks.filter(is_there).filter_map(check).collect::<Vec<_>>()
@@ -249,7 +252,7 @@ impl Super {
 
     /// Check of the first block of a directory, or of the last block of a regular file. `None` if
     /// the inode gives no such block.
-    fn of_inode(&self, inode: &[u8]) -> Option<Check<What>> {
+    fn of_inode(&self, inode: &[u8]) -> Option<Check<Landmark>> {
         let (mode, format, size) = (be16(inode, 2), inode[5], be64(inode, 56));
         let has_long_count = self.has_sums && be64(inode, 120) & LONG_COUNT != 0;
         let count = if has_long_count { be64(inode, 24) } else { be32(inode, 76).into() };
@@ -271,7 +274,7 @@ impl Super {
         match mode >> 12 {
             4 => {
                 let at = place(extent(0).1)?;
-                Some(Check { at, len: self.block_len(), weight: 3, what: What::Directory(at) })
+                Some(Check { at, len: self.block_len(), weight: 3, what: Landmark::Directory(at) })
             }
             8 => {
                 let (logical, start, len, is_unwritten) = extent(count - 1);
@@ -281,7 +284,7 @@ impl Super {
                 }
                 let within = (size / self.block).checked_sub(logical).filter(|it| *it < len)?;
                 let at = place(start + within)?;
-                Some(Check { at, len: self.block_len(), weight: 2, what: What::Tail(tail) })
+                Some(Check { at, len: self.block_len(), weight: 2, what: Landmark::Tail(tail) })
             }
             _ => None,
         }
@@ -331,8 +334,8 @@ mod tests {
         copy[523] = 2;
         assert_eq!(Super::of(&copy).unwrap().place(), 160 << 20);
         let header = &copy[512..1024];
-        assert!(first.holds(&What::Header(*b"XAGF", 2), header));
-        assert!(!first.holds(&What::Header(*b"XAGF", 3), header));
+        assert!(first.holds(&Landmark::Header(*b"XAGF", 2), header));
+        assert!(!first.holds(&Landmark::Header(*b"XAGF", 3), header));
         for (at, value) in [(0, 0), (84, 1), (104, 7), (124, 3)] {
             let mut bytes = superblock();
             bytes[at] = value;
@@ -364,7 +367,7 @@ mod tests {
                     let at = rng.index(block.len());
                     block[at] = byte(&mut rng);
                 }
-                if let What::Header(magic, _) = check.what {
+                if let Landmark::Header(magic, _) = check.what {
                     block[..4].copy_from_slice(&magic);
                 }
                 // Numbers of blocks that are in a group, so that trees have inodes.
