@@ -307,6 +307,27 @@ mod tests {
         assert!([None, Some(AGE_MAX + 1)].into_iter().all(is_old) && !is_old(Some(AGE_MAX)));
     }
 
+    /// Tests below `crates/` that use the seed of `fuzz`: crate and name.
+    fn tests_by_seed() -> Vec<(String, String)> {
+        let mut found = Vec::new();
+        for path in tree::rust_files("crates") {
+            let shown = tree::shown(&path);
+            let named = shown.strip_prefix("crates/").and_then(|it| it.split_once("/tests/"));
+            let Some((package, file)) = named else { continue };
+            let test = file.split(['/', '.']).next().unwrap_or_default();
+            if std::fs::read_to_string(&path).unwrap().contains("fuzz::seed()") {
+                found.push((package.to_owned(), test.to_owned()));
+            }
+        }
+        found
+    }
+
+    #[test]
+    fn every_test_with_damaged_bytes_is_repeated_by_fuzz() {
+        let listed = FUZZ.map(|(package, test)| (package.to_owned(), test.to_owned()));
+        assert_eq!(tests_by_seed(), listed);
+    }
+
     #[test]
     fn a_repetition_of_survivors_and_a_mutant_by_hand_that_was_missed_count_for_no_age() {
         let part = |name: &str| PARTS.iter().find(|part| part.name == name).unwrap();
