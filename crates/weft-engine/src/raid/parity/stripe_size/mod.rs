@@ -13,7 +13,8 @@
 //! Inputs   the configured size
 //! Answer   [`StripeSizePolicy`]; the height is in [`StripeSize`]
 //! Knob     `stripe_size` (bytes, power of two, 4096..=65536, or `auto`)
-//! Source   Documentation/admin-guide/md.rst, "stripe_size"; Linux "md/raid5: set default stripe_size as 4096", 2020
+//! Source   Documentation/admin-guide/md.rst, "stripe_size"; Linux
+//!          "md/raid5: set default stripe_size as 4096", 2020
 //! Compare  65536 is the behaviour before the change on a kernel with 64 KiB pages
 //! See it   `weft-bench engine`; exact member bytes: md-raid.md §3.1, statements 27 and 50
 
