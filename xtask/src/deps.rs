@@ -19,7 +19,7 @@ const ALLOWED: &[(&str, &str)] = &[
     // No crate may name weft-crash, because no product contains the crash simulator.
     ("weft-crash", "compute engine ondisk parity sim units"),
     ("weft-engine", "ondisk units"),
-    ("weft-export", "engine nbd ondisk runtime testing units"),
+    ("weft-export", "engine fuse nbd ondisk runtime testing units"),
     ("weft-files", "ondisk testing units"),
     ("weft-fuse", "files testing"),
     ("weft-lab", "engine ondisk parity sim testing units"),

@@ -89,6 +89,7 @@ impl Inside {
                 uris: Vec::new(),
                 devices: Vec::new(),
                 vhost_user: Vec::new(),
+                files: Vec::new(),
                 backend: String::new(),
             },
             control,

@@ -1,7 +1,8 @@
-//! Errors of a server that does not start.
+//! Errors of a server that does not start, and error numbers of requests.
 
+use rustix::io::Errno;
 use thiserror::Error;
-use weft_engine::ConfigError;
+use weft_engine::{ConfigError, ReplyError};
 use weft_runtime::RuntimeError;
 use weft_runtime::devices::DeviceError;
 
@@ -34,4 +35,14 @@ pub enum ServeError {
     /// The server refused to serve, for safety; the text is the reason.
     #[error("{0}")]
     Refused(String),
+}
+
+/// Error number of the kernel for an error of the engine.
+pub(crate) fn errno_of(error: &ReplyError) -> Errno {
+    match error {
+        ReplyError::NoSpace => Errno::NOSPC,
+        ReplyError::Invalid(_) | ReplyError::OutOfRange => Errno::INVAL,
+        ReplyError::ReadOnly | ReplyError::Refused(_) => Errno::PERM,
+        _ => Errno::IO,
+    }
 }

@@ -9,6 +9,7 @@
 //! | NBD: clients, handshakes, codec | `nbd/` |
 //! | ublk: a block device of this machine | `ublk/` |
 //! | vhost-user: the disk of a virtual machine | `vhost_user/` |
+//! | FUSE: a file of this machine | `fuse/` |
 //! | the life of a client's requests, of any protocol | `session/` |
 //! | places of clients, their time limits | `connection_limit.rs` |
 //! | shares of clients | `share.rs` |
@@ -30,6 +31,7 @@ mod connection_limit;
 pub mod control;
 mod control_port;
 mod error;
+mod fuse;
 mod hole_probes;
 pub mod keys;
 mod log_limiter;

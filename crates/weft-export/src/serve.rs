@@ -30,6 +30,7 @@ use crate::allocation::Allocation;
 use crate::connection_limit::{ConnectionLimit, TimeLimits};
 use crate::control_port::ControlPort;
 use crate::error::ServeError;
+use crate::fuse::{Exported, FusePort};
 use crate::nbd::{Entrance, NbdPort};
 use crate::record::Recorder;
 use crate::session::Served;
@@ -99,8 +100,8 @@ pub struct ServeOptions {
     pub source: Source,
     /// Exports, one for each volume.
     pub exports: Vec<ExportOptions>,
-    /// Ways in which clients reach the volumes. Block devices, and disks of virtual machines, serve
-    /// the first volume only.
+    /// Ways in which clients reach the volumes. Block devices, disks of virtual machines, and files
+    /// serve the first volume only.
     pub listen: Vec<Listen>,
     /// Path of the control socket.
     pub control: Option<PathBuf>,
@@ -135,31 +136,32 @@ pub struct Ready {
     pub devices: Vec<PathBuf>,
     /// Paths of the sockets of vhost-user.
     pub vhost_user: Vec<PathBuf>,
+    /// Paths of the files, by FUSE.
+    pub files: Vec<PathBuf>,
     /// Description of the I/O backend: `io_uring` or `threads`, with details.
     pub backend: String,
 }
 
 impl Ready {
-    fn of(
-        (listeners, devices, machines): (&[Listener], &[Device], &[Listener]),
-        exports: &[ExportOptions],
-        backend: String,
-    ) -> Self {
+    fn of(opened: &Opened, exports: &[ExportOptions], backend: String) -> Self {
+        let Opened { listeners, devices, machines, files } = opened;
         Self {
             uris: uris_of(listeners, exports),
             devices: devices.iter().map(Device::path).collect(),
             vhost_user: machines.iter().map(|listener| listener.describe().into()).collect(),
+            files: files.iter().map(|file| file.path().to_owned()).collect(),
             backend,
         }
     }
 
-    /// Everything by which clients reach the volumes: NBD URIs, block devices, and
-    /// `vhost-user:PATH`.
+    /// Everything by which clients reach the volumes: NBD URIs, block devices, `vhost-user:PATH`,
+    /// and `fuse:PATH`.
     #[must_use]
     pub fn addresses(&self) -> Vec<String> {
         let devices = self.devices.iter().map(|path| path.display().to_string());
         let sockets = self.vhost_user.iter().map(|path| format!("vhost-user:{}", path.display()));
-        self.uris.iter().cloned().chain(devices).chain(sockets).collect()
+        let files = self.files.iter().map(|path| format!("fuse:{}", path.display()));
+        self.uris.iter().cloned().chain(devices).chain(sockets).chain(files).collect()
     }
 }
 
@@ -216,8 +218,9 @@ pub fn serve(options: ServeOptions) -> Result<ExitState, ServeError> {
 
     let params = params_of(&exports[0], &snapshot.volumes[0], &shapes[0], trims);
     let uuid = shapes[0].array.as_ref().map_or(exports[0].name.as_str(), |array| &array.uuid);
-    let Opened { listeners, devices, machines } = doors.open(uuid, &params)?;
-    let ready = Ready::of((&listeners, &devices, &machines), &exports, backend);
+    let opened = doors.open(uuid, &params)?;
+    let ready = Ready::of(&opened, &exports, backend);
+    let Opened { listeners, devices, machines, files } = opened;
     options.sockets.iter().try_for_each(|(socket, _)| is_listened_on(socket, &listeners))?;
     let entrances = entrances_of(&listeners, &options.sockets);
     let chosen = Arc::new(ChosenExports::default());
@@ -267,6 +270,11 @@ pub fn serve(options: ServeOptions) -> Result<ExitState, ServeError> {
         let port = VhostUserPort::new(listener, served[0].clone(), credit, disk);
         reactor.add_port(Box::new(port));
     }
+    for file in files {
+        let port = FusePort::new(file, served[0].clone(), credit, &params);
+        let port = port.map_err(|error| ServeError::Refused(format!("eventfd: {error}")))?;
+        reactor.add_port(Box::new(port));
+    }
     for worker in 1..workers {
         reactor.add_worker(nbd(worker, Vec::new()));
     }
@@ -287,13 +295,16 @@ struct Doors {
     numbers: Vec<Option<u32>>,
     /// Paths of the sockets of virtual machines.
     machines: Vec<PathBuf>,
+    /// Paths of files.
+    files: Vec<PathBuf>,
 }
 
-/// Sockets and block devices by which clients reach the volumes.
+/// Sockets, block devices and files by which clients reach the volumes.
 struct Opened {
     listeners: Vec<Listener>,
     devices: Vec<Device>,
     machines: Vec<Listener>,
+    files: Vec<Exported>,
 }
 
 impl Doors {
@@ -304,6 +315,7 @@ impl Doors {
                 Listen::Nbd(at) => doors.nbd.push(at),
                 Listen::Ublk { number } => doors.numbers.push(number),
                 Listen::VhostUser { path } => doors.machines.push(path),
+                Listen::Fuse { path } => doors.files.push(path),
             }
         }
         doors
@@ -311,10 +323,10 @@ impl Doors {
 
     /// Number of clients that do not come by NBD.
     fn others(&self) -> usize {
-        self.numbers.len() + self.machines.len()
+        self.numbers.len() + self.machines.len() + self.files.len()
     }
 
-    /// Creates sockets and block devices. `volume` is the name by which a later server of the same
+    /// Creates sockets, block devices and files. `volume` is the name by which a later server of the same
     /// volume recognises its block devices.
     fn open(self, volume: &str, params: &Params) -> Result<Opened, ServeError> {
         Ok(Opened {
@@ -323,6 +335,11 @@ impl Doors {
                 .machines
                 .iter()
                 .map(|it| Listener::unix(it))
+                .collect::<Result<_, _>>()?,
+            files: self
+                .files
+                .iter()
+                .map(|path| Exported::open(path, params.read_only))
                 .collect::<Result<_, _>>()?,
             devices: ublk::open(&self.numbers, volume, params).map_err(ServeError::Refused)?,
         })

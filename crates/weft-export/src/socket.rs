@@ -40,6 +40,12 @@ pub enum Listen {
         /// Path to create the socket at.
         path: PathBuf,
     },
+    /// A file of this machine (FUSE).
+    Fuse {
+        /// Path of the file: an empty one, or none, which is then created with mode 0600 and
+        /// removed at the end.
+        path: PathBuf,
+    },
 }
 
 /// Socket that NBD clients connect to.

@@ -14,7 +14,8 @@
 //! | caches with a bound | `kept.rs` |
 //! | paths of inodes that the kernel knows, for messages | `paths.rs` |
 //! | from the kernel's thread to the thread of the view | `request.rs`, `forward.rs` |
-//! | the folder, mounting, unmounting | `folder.rs`, `mount.rs` |
+//! | the folder, and serving a mounted view | `folder.rs`, `mounted.rs` |
+//! | mounting and unmounting, of any file system | `mount.rs` |
 //!
 //! Sources and trees belong to one thread, but the crate `fuser` requires a file system that any
 //! thread may use. The thread of `fuser` therefore passes each request on through a channel, and
@@ -33,6 +34,7 @@ mod folder;
 mod forward;
 mod kept;
 mod mount;
+mod mounted;
 mod numbers;
 mod paths;
 mod request;
@@ -41,5 +43,6 @@ mod tests;
 mod view;
 
 pub use folder::{FolderError, check};
-pub use mount::{MountError, Mounted, Options, Unmounted, Unmounter, permitted};
+pub use mount::{InUse, Mount, MountError, MountPoint, Options, Unmounted, permitted, unmount};
+pub use mounted::{Mounted, Unmounter};
 pub use view::{Finding, Shown, Sink, View, What};

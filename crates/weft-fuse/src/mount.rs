@@ -1,8 +1,8 @@
-//! Mount of a view: mounting, serving until the end, unmounting.
+//! Mounts by FUSE: of any file system of the crate `fuser`, on a folder or a file, and their end.
 //!
 //! As root the kernel mounts; without root FUSE's program `fusermount3` does, which has to be
-//! installed. An unmount runs on another thread than the view, which may first have to answer
-//! requests of the kernel.
+//! installed. An unmount may have to wait until the file system has answered requests of the
+//! kernel, so it runs on another thread.
 
 use std::io;
 use std::mem::ManuallyDrop;
@@ -10,22 +10,18 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
-use std::time::{Duration, Instant};
 
-use fuser::{BackgroundSession, Config, MountOption, Session, SessionACL};
+use fuser::{BackgroundSession, Config, Filesystem, MountOption, Session, SessionACL};
 use rustix::fs::Access;
 use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
 use thiserror::Error;
 
-use crate::forward::Forward;
-use crate::request::Request;
-use crate::view::View;
-
 /// Options of a mount.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Options {
+    /// Whether the kernel refuses writes.
+    pub read_only: bool,
     /// Whether other users may use the mount too. The kernel then checks the permissions of files;
     /// otherwise the user of this process reads all of them, whatever their owners are.
     pub allow_other: bool,
@@ -76,28 +72,38 @@ pub enum Unmounted {
     Busy,
 }
 
-/// A mounted view, which is unmounted when the value is dropped.
-pub struct Mounted {
-    requests: Receiver<Request>,
-    _session: ManuallyDrop<BackgroundSession>,
-    unmounter: Unmounter,
+/// Handling of a mount that programs use, when it is to be unmounted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum InUse {
+    /// The mount is detached: see [`Unmounted::Busy`].
+    Detach,
+    /// The mount stays.
+    Refuse,
 }
 
-/// Handle that unmounts, for any thread.
+/// A mounted file system, which is unmounted when the value is dropped.
+pub struct Mount {
+    _session: ManuallyDrop<BackgroundSession>,
+    point: MountPoint,
+}
+
+/// Folder or file on which a file system is mounted, for any thread.
 #[derive(Clone)]
-pub struct Unmounter {
-    dir: PathBuf,
-    end: SyncSender<Request>,
+pub struct MountPoint {
+    path: PathBuf,
     is_mounted: Arc<AtomicBool>,
 }
 
-impl Mounted {
-    /// Mounts a view on a folder, which [`crate::check`] has accepted. Requests wait until
-    /// [`Mounted::serve`] answers them.
+impl Mount {
+    /// Mounts a file system on `path`. A thread of its own calls it from then on, until the unmount.
     ///
     /// # Errors
     /// FUSE is missing or not permitted here, or the mount was refused.
-    pub fn new(view: &View, dir: &Path, options: Options) -> Result<Self, MountError> {
+    pub fn new(
+        file_system: impl Filesystem,
+        path: &Path,
+        options: Options,
+    ) -> Result<Self, MountError> {
         permitted()?;
         let mut mount_options = vec![
             MountOption::FSName("weft".into()),
@@ -105,7 +111,7 @@ impl Mounted {
             MountOption::NoSuid,
             MountOption::NoDev,
         ];
-        if !view.is_writable() {
+        if options.read_only {
             mount_options.push(MountOption::RO);
         }
         let mut config = Config::default();
@@ -114,80 +120,43 @@ impl Mounted {
             config.acl = SessionACL::All;
         }
         config.mount_options = mount_options;
-        let (to, requests) = sync_channel(WAITING_MAX);
-        let end = to.clone();
-        let (is_fixed, latest) = (view.is_fixed(), view.latest());
-        let forward = Forward { to, is_fixed, latest, without_open: false };
-        let session = Session::new(forward, dir, &config).and_then(Session::spawn);
-        let session = session.map_err(|error| MountError::refused(dir, &error.to_string()))?;
+        let session = Session::new(file_system, path, &config).and_then(Session::spawn);
+        let session = session.map_err(|error| MountError::refused(path, &error.to_string()))?;
         let is_mounted = Arc::new(AtomicBool::new(true));
-        let unmounter = Unmounter { dir: dir.to_owned(), end, is_mounted };
-        // The session must not be dropped: it would unmount whatever is on the folder then.
-        Ok(Self { requests, _session: ManuallyDrop::new(session), unmounter })
+        let point = MountPoint { path: path.to_owned(), is_mounted };
+        // The session must not be dropped: it would unmount whatever is on the path then.
+        Ok(Self { _session: ManuallyDrop::new(session), point })
     }
 
-    /// A handle that unmounts.
+    /// The mount point, by which any thread can unmount.
     #[must_use]
-    pub fn unmounter(&self) -> Unmounter {
-        self.unmounter.clone()
-    }
-
-    /// Answers requests until the view is unmounted, by an [`Unmounter`] or by another program.
-    /// Data that was written is durable then.
-    ///
-    /// # Errors
-    /// Written data cannot be made durable.
-    pub fn serve(self, view: &mut View) -> Result<(), MountError> {
-        while let Some(request) = self.next() {
-            if !request.answer(view) {
-                break;
-            }
-        }
-        self.unmounter.is_mounted.store(false, Ordering::SeqCst);
-        view.flush().map_err(|error| MountError::Flush(error.into()))
+    pub fn point(&self) -> &MountPoint {
+        &self.point
     }
 }
 
-impl Mounted {
-    /// The next request; `None` at the end. A program that has its answer sends the next request at
-    /// once: polling for it for a moment costs less than to sleep and be woken.
-    fn next(&self) -> Option<Request> {
-        let start = Instant::now();
-        while start.elapsed() < AWAKE {
-            match self.requests.try_recv() {
-                Ok(request) => return Some(request),
-                Err(TryRecvError::Disconnected) => return None,
-                Err(TryRecvError::Empty) => std::thread::yield_now(),
-            }
-        }
-        self.requests.recv().ok()
-    }
-}
-
-impl Drop for Mounted {
+impl Drop for Mount {
     fn drop(&mut self) {
-        // An error is ignored: a caller that needs the result has an unmounter.
-        let _ = self.unmounter.unmount();
+        // An error is ignored: a caller that needs the result unmounts by the mount point.
+        let _ = self.point.unmount(InUse::Detach);
     }
 }
 
-impl Unmounter {
-    /// Unmounts, and ends [`Mounted::serve`]. If programs use the mount, it is detached from the
-    /// folder, and the programs get errors.
+impl MountPoint {
+    /// Unmounts. The file system is told by `destroy`, unless the mount was only detached.
     ///
     /// # Errors
-    /// The view cannot be unmounted, and is served as before.
-    pub fn unmount(&self) -> Result<Unmounted, MountError> {
+    /// The mount stays, and is served as before.
+    pub fn unmount(&self, in_use: InUse) -> Result<Unmounted, MountError> {
         if !self.is_mounted.swap(false, Ordering::SeqCst) {
             return Ok(Unmounted::Now);
         }
-        let unmounted = unmount(&self.dir).map_err(|why| {
-            self.is_mounted.store(true, Ordering::SeqCst);
-            MountError::refused(&self.dir, &why)
-        })?;
-        // An error is ignored: the thread of the view has ended by itself.
-        let _ = self.end.send(Request::End);
-        Ok(unmounted)
+        unmount(&self.path, in_use).inspect_err(|_| self.is_mounted.store(true, Ordering::SeqCst))
+    }
+
+    /// Records that the mount is gone, as the file system was told.
+    pub fn ended(&self) {
+        self.is_mounted.store(false, Ordering::SeqCst);
     }
 }
 
@@ -228,23 +197,31 @@ fn helper() -> Option<PathBuf> {
     named.or(found)
 }
 
-/// Unmounts, at once or as soon as nothing uses the mount.
-fn unmount(dir: &Path) -> Result<Unmounted, String> {
-    let by_kernel = |flags: UnmountFlags| rustix::mount::unmount(dir, flags);
+/// Unmounts `path`, whatever is mounted there.
+///
+/// # Errors
+/// The mount stays, because it is in use and is not to be detached, or for another reason.
+pub fn unmount(path: &Path, in_use: InUse) -> Result<Unmounted, MountError> {
+    let refused = |why: &str| MountError::refused(path, why);
+    let by_kernel = |flags: UnmountFlags| rustix::mount::unmount(path, flags);
     match by_kernel(UnmountFlags::NOFOLLOW) {
-        // `EINVAL`: the folder is not a mount point any more.
+        // `EINVAL`: the path is not a mount point any more.
         Ok(()) | Err(Errno::INVAL) => return Ok(Unmounted::Now),
-        Err(Errno::BUSY) => {
+        Err(Errno::BUSY) if in_use == InUse::Detach => {
             let detached = by_kernel(UnmountFlags::DETACH | UnmountFlags::NOFOLLOW);
-            return detached.map(|()| Unmounted::Busy).map_err(|error| error.to_string());
+            return detached.map(|()| Unmounted::Busy).map_err(|error| refused(&error.to_string()));
         }
         Err(Errno::PERM) => {}
-        Err(error) => return Err(error.to_string()),
+        Err(error) => return Err(refused(&error.to_string())),
     }
-    let helper = helper().ok_or_else(|| MountError::NoHelper.to_string())?;
-    by_helper(&helper, &["-u"], dir)
-        .map(|()| Unmounted::Now)
-        .or_else(|_| by_helper(&helper, &["-u", "-z"], dir).map(|()| Unmounted::Busy))
+    let helper = helper().ok_or(MountError::NoHelper)?;
+    let detach = |_| by_helper(&helper, &["-u", "-z"], path).map(|()| Unmounted::Busy);
+    let unmounted = by_helper(&helper, &["-u"], path).map(|()| Unmounted::Now);
+    match in_use {
+        InUse::Detach => unmounted.or_else(detach),
+        InUse::Refuse => unmounted,
+    }
+    .map_err(|why| refused(&why))
 }
 
 fn by_helper(helper: &Path, options: &[&str], dir: &Path) -> Result<(), String> {
@@ -257,8 +234,4 @@ fn by_helper(helper: &Path, options: &[&str], dir: &Path) -> Result<(), String> 
     }
 }
 
-/// Time for which the thread of the view polls for the next request before it sleeps.
-const AWAKE: Duration = Duration::from_micros(100);
 const DEVICE: &str = "/dev/fuse";
-/// Largest number of requests that wait for the view: the kernel's thread then waits too.
-const WAITING_MAX: usize = 64;

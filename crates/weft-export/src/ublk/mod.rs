@@ -25,7 +25,7 @@ use std::sync::{Arc, mpsc};
 use rustix::event::EventfdFlags;
 use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
-use weft_engine::{ReplyError, RequestOp};
+use weft_engine::RequestOp;
 use weft_runtime::buffers::Buffer;
 use weft_runtime::serve::clients::client_of;
 use weft_runtime::serve::driver::Event;
@@ -35,6 +35,7 @@ use weft_units::{Bytes, Time};
 
 pub(crate) use devices::{add, open};
 
+use crate::error::errno_of;
 use crate::record::Asked;
 use crate::session::{Requests, Served};
 use devices::Start;
@@ -351,16 +352,6 @@ fn asked(request: &Request) -> Option<Asked> {
         Operation::WriteZeroes { keep } => volume(RequestOp::WriteZeroes, !keep),
         Operation::Other(_) => return None,
     })
-}
-
-/// Error number of the kernel for an error of the engine.
-fn errno_of(error: &ReplyError) -> Errno {
-    match error {
-        ReplyError::NoSpace => Errno::NOSPC,
-        ReplyError::Invalid(_) | ReplyError::OutOfRange => Errno::INVAL,
-        ReplyError::ReadOnly | ReplyError::Refused(_) => Errno::PERM,
-        _ => Errno::IO,
-    }
 }
 
 const KEY_QUEUE: u32 = 0;

@@ -15,8 +15,7 @@ use weft_files::inside::ContentLocation;
 use weft_files::open::Opened;
 use weft_files::probe::Kind;
 use weft_fuse::{
-    Finding, FolderError, MountError, Mounted, Options, Shown, Sink, Unmounted, Unmounter, View,
-    What,
+    Finding, FolderError, MountError, Mounted, Shown, Sink, Unmounted, Unmounter, View, What,
 };
 use weft_runtime::spec::MemberSpec;
 use weft_terminal::outcome::{Exit, Failure, Outcome};
@@ -101,8 +100,7 @@ pub(crate) fn run(arguments: &Mount) -> Outcome {
         false => volumes(&contents, arguments, running.as_ref())?,
     };
     let mut view = View::new(shown, Box::new(tell));
-    let options = Options { allow_other: arguments.allow_other };
-    let mounted = mount(&view, &dir, options)?;
+    let mounted = mount(&view, &dir, arguments.allow_other)?;
     notify("READY=1");
     announce(folder);
     let served = mounted.serve(&mut view);
@@ -114,7 +112,7 @@ pub(crate) fn run(arguments: &Mount) -> Outcome {
 }
 
 /// Mounts the view, and registers a signal handler that unmounts it.
-fn mount(view: &View, dir: &Path, options: Options) -> Result<Mounted, Failure> {
+fn mount(view: &View, dir: &Path, allow_other: bool) -> Result<Mounted, Failure> {
     // The handler of a signal during the mount waits on this lock until the mount is complete.
     let slot = std::sync::Arc::new(std::sync::Mutex::new(None::<Unmounter>));
     let signalled = std::sync::Arc::clone(&slot);
@@ -123,7 +121,7 @@ fn mount(view: &View, dir: &Path, options: Options) -> Result<Mounted, Failure> 
         let mut slot = signalled.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         slot.take().is_some_and(|unmounter| end(&unmounter))
     })?;
-    let mounted = Mounted::new(view, dir, options).map_err(|error| match error {
+    let mounted = Mounted::new(view, dir, allow_other).map_err(|error| match error {
         MountError::Refused { .. } => Failure::failed(format!("mount: {error}")),
         _ => Failure::failed(error),
     })?;

@@ -25,6 +25,8 @@ enum At {
     Ublk(Option<u32>),
     /// Socket of a virtual machine.
     VhostUser(PathBuf),
+    /// A file, by FUSE.
+    Fuse(PathBuf),
     /// Socket of NBD.
     Nbd(NbdUri),
 }
@@ -33,13 +35,15 @@ impl ListenArg {
     /// Parses a value.
     ///
     /// # Errors
-    /// The value has none of the three forms.
+    /// The value has none of the four forms.
     pub(super) fn parse(text: &str) -> Result<Self, String> {
         let at = if let Some(number) = text.strip_prefix("ublk:") {
             let number = (!number.is_empty()).then(|| number.parse()).transpose();
             At::Ublk(number.map_err(|_| "expected ublk: or ublk:N, the number of /dev/ublkbN")?)
         } else if let Some(path) = text.strip_prefix("vhost-user:") {
             At::VhostUser(std::path::absolute(path).map_err(|error| error.to_string())?)
+        } else if let Some(path) = text.strip_prefix("fuse:") {
+            At::Fuse(std::path::absolute(path).map_err(|error| error.to_string())?)
         } else {
             At::Nbd(text.parse().map_err(|error: weft_nbd::UriError| error.to_string())?)
         };
@@ -78,6 +82,10 @@ pub(super) fn listeners(arguments: &Serve) -> Result<Listeners, Failure> {
             }
             At::VhostUser(path) => {
                 found.listen.push(Listen::VhostUser { path: path.clone() });
+                continue;
+            }
+            At::Fuse(path) => {
+                found.listen.push(Listen::Fuse { path: path.clone() });
                 continue;
             }
             At::Nbd(uri) => uri,
