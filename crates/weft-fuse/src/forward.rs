@@ -4,13 +4,11 @@ use std::ffi::OsStr;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::mpsc::SyncSender;
-use std::time::SystemTime;
 
 use fuser::{
-    BsdFileFlags, Errno, FileHandle, Filesystem, FopenFlags, INodeNo, InitFlags, KernelConfig,
-    LockOwner, OpenAccMode, OpenFlags, ReplyAttr, ReplyData, ReplyDirectory, ReplyDirectoryPlus,
-    ReplyEmpty, ReplyEntry, ReplyLseek, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, TimeOrNow,
-    WriteFlags,
+    Errno, FileHandle, Filesystem, FopenFlags, INodeNo, InitFlags, KernelConfig, LockOwner,
+    OpenFlags, ReplyAttr, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEntry, ReplyLseek,
+    ReplyOpen, ReplyStatfs, ReplyXattr,
 };
 
 use crate::request::{Request, extended};
@@ -19,7 +17,7 @@ use crate::view::{Latest, latest};
 /// File system that sends each request of the kernel to the thread of the view.
 pub(crate) struct Forward {
     pub(crate) to: SyncSender<Request>,
-    /// Whether no file is writable or can change, so that none has to be opened or flushed.
+    /// Whether no file can change, so that none has to be opened.
     pub(crate) is_fixed: bool,
     /// Extended attributes of the inode for which they were requested last.
     pub(crate) latest: Latest,
@@ -87,43 +85,15 @@ impl Filesystem for Forward {
         self.send(Request::Attributes { number: number.0, reply });
     }
 
-    fn setattr(
-        &self,
-        _: &fuser::Request,
-        number: INodeNo,
-        mode: Option<u32>,
-        uid: Option<u32>,
-        gid: Option<u32>,
-        size: Option<u64>,
-        _: Option<TimeOrNow>,
-        _: Option<TimeOrNow>,
-        _: Option<SystemTime>,
-        file: Option<FileHandle>,
-        _: Option<SystemTime>,
-        _: Option<SystemTime>,
-        _: Option<SystemTime>,
-        _: Option<BsdFileFlags>,
-        reply: ReplyAttr,
-    ) {
-        match (size, mode, uid, gid) {
-            (Some(size), None, None, None) => {
-                let by_file = file.is_some();
-                self.send(Request::Resize { number: number.0, size, by_file, reply });
-            }
-            _ => reply.error(Errno::EPERM),
-        }
-    }
-
     fn readlink(&self, _: &fuser::Request, number: INodeNo, reply: ReplyData) {
         self.send(Request::Target { number: number.0, reply });
     }
 
-    fn open(&self, _: &fuser::Request, number: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
-        if self.without_open {
-            return reply.error(Errno::ENOSYS);
+    fn open(&self, _: &fuser::Request, number: INodeNo, _: OpenFlags, reply: ReplyOpen) {
+        match self.without_open {
+            true => reply.error(Errno::ENOSYS),
+            false => self.send(Request::Open { number: number.0, reply }),
         }
-        let writes = flags.acc_mode() != OpenAccMode::O_RDONLY;
-        self.send(Request::Open { number: number.0, writes, reply });
     }
 
     fn opendir(&self, _: &fuser::Request, _: INodeNo, _: OpenFlags, reply: ReplyOpen) {
@@ -145,40 +115,6 @@ impl Filesystem for Forward {
         reply: ReplyData,
     ) {
         self.send(Request::Read { number: number.0, offset, len, reply });
-    }
-
-    fn write(
-        &self,
-        _: &fuser::Request,
-        number: INodeNo,
-        _: FileHandle,
-        offset: u64,
-        data: &[u8],
-        _: WriteFlags,
-        _: OpenFlags,
-        _: Option<LockOwner>,
-        reply: ReplyWrite,
-    ) {
-        let data = data.to_vec();
-        self.send(Request::Write { number: number.0, offset, data, reply });
-    }
-
-    fn flush(
-        &self,
-        _: &fuser::Request,
-        _: INodeNo,
-        _: FileHandle,
-        _: LockOwner,
-        reply: ReplyEmpty,
-    ) {
-        match self.is_fixed {
-            true => reply.error(Errno::ENOSYS),
-            false => self.send(Request::Flush { reply }),
-        }
-    }
-
-    fn fsync(&self, _: &fuser::Request, _: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
-        self.send(Request::Flush { reply });
     }
 
     fn lseek(

@@ -45,4 +45,4 @@ mod view;
 pub use folder::{FolderError, check};
 pub use mount::{InUse, Mount, MountError, MountPoint, Options, Unmounted, permitted, unmount};
 pub use mounted::{Mounted, Unmounter};
-pub use view::{Finding, Shown, Sink, View, What};
+pub use view::{Finding, Shown, View, What};

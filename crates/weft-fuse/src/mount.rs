@@ -27,7 +27,7 @@ pub struct Options {
     pub allow_other: bool,
 }
 
-/// Reasons why a mount or an unmount failed, or why written data may be lost.
+/// Reasons why a mount or an unmount failed.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum MountError {
@@ -57,9 +57,6 @@ pub enum MountError {
         /// Cause, from the kernel or from fusermount3.
         why: String,
     },
-    /// A flush failed, so that written data may be lost.
-    #[error("flush: {0}; what was written since the last one that succeeded may be lost")]
-    Flush(io::Error),
 }
 
 /// Result of an unmount.

@@ -34,7 +34,7 @@ impl Mounted {
         let end = to.clone();
         let (is_fixed, latest) = (view.is_fixed(), view.latest());
         let forward = Forward { to, is_fixed, latest, without_open: false };
-        let options = Options { allow_other, read_only: !view.is_writable() };
+        let options = Options { allow_other, read_only: true };
         Ok(Self { requests, mount: Mount::new(forward, dir, options)?, end })
     }
 
@@ -45,18 +45,13 @@ impl Mounted {
     }
 
     /// Answers requests until the view is unmounted, by an [`Unmounter`] or by another program.
-    /// Data that was written is durable then.
-    ///
-    /// # Errors
-    /// Written data cannot be made durable.
-    pub fn serve(self, view: &mut View) -> Result<(), MountError> {
+    pub fn serve(self, view: &mut View) {
         while let Some(request) = self.next() {
             if !request.answer(view) {
                 break;
             }
         }
         self.mount.point().ended();
-        view.flush().map_err(|error| MountError::Flush(error.into()))
     }
 
     /// The next request; `None` at the end. A program that has its answer sends the next request at

@@ -6,8 +6,7 @@ use std::time::Duration;
 
 use fuser::{
     FileAttr, FileHandle, FopenFlags, Generation, ReplyAttr, ReplyData, ReplyDirectory,
-    ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyLseek, ReplyOpen, ReplyStatfs, ReplyWrite,
-    ReplyXattr,
+    ReplyDirectoryPlus, ReplyEntry, ReplyLseek, ReplyOpen, ReplyStatfs, ReplyXattr,
 };
 use rustix::io::Errno;
 use weft_files::tree::Attribute;
@@ -26,20 +25,12 @@ pub(crate) enum Request {
         number: u64,
         reply: ReplyAttr,
     },
-    /// A new size; `by_file` says whether it is set through an open file.
-    Resize {
-        number: u64,
-        size: u64,
-        by_file: bool,
-        reply: ReplyAttr,
-    },
     Target {
         number: u64,
         reply: ReplyData,
     },
     Open {
         number: u64,
-        writes: bool,
         reply: ReplyOpen,
     },
     Read {
@@ -47,15 +38,6 @@ pub(crate) enum Request {
         offset: u64,
         len: u32,
         reply: ReplyData,
-    },
-    Write {
-        number: u64,
-        offset: u64,
-        data: Vec<u8>,
-        reply: ReplyWrite,
-    },
-    Flush {
-        reply: ReplyEmpty,
     },
     Seek {
         number: u64,
@@ -103,17 +85,11 @@ impl Request {
                 Ok(attributes) => reply.attr(&LONG, &attributes),
                 Err(error) => reply.error(number_of(error)),
             },
-            Self::Resize { number, size, by_file, reply } => {
-                match resize(view, number, size, by_file) {
-                    Ok(attributes) => reply.attr(&LONG, &attributes),
-                    Err(error) => reply.error(number_of(error)),
-                }
-            }
             Self::Target { number, reply } => match view.target(number) {
                 Ok(target) => reply.data(&target),
                 Err(error) => reply.error(number_of(error)),
             },
-            Self::Open { number, writes, reply } => match view.open(number, writes) {
+            Self::Open { number, reply } => match view.open(number) {
                 Ok(true) => reply.opened(FileHandle(0), FopenFlags::FOPEN_KEEP_CACHE),
                 Ok(false) => reply.opened(FileHandle(0), FopenFlags::empty()),
                 Err(error) => reply.error(number_of(error)),
@@ -125,16 +101,6 @@ impl Request {
                         view.expect_extended(number);
                     }
                 }
-                Err(error) => reply.error(number_of(error)),
-            },
-            Self::Write { number, offset, data, reply } => {
-                match view.write(number, offset, &data) {
-                    Ok(len) => reply.written(len),
-                    Err(error) => reply.error(number_of(error)),
-                }
-            }
-            Self::Flush { reply } => match view.flush() {
-                Ok(()) => reply.ok(),
                 Err(error) => reply.error(number_of(error)),
             },
             Self::Seek { number, offset, is_data, reply } => {
@@ -157,18 +123,6 @@ impl Request {
             Self::End => return false,
         }
         true
-    }
-}
-
-/// Answers a request to set the size of a file, which is fixed: the size of its volume. Truncation
-/// when the file is opened for overwriting changes nothing, as with a block device. Another size
-/// for an open file is refused.
-fn resize(view: &mut View, number: u64, size: u64, by_file: bool) -> Result<FileAttr, Errno> {
-    view.open(number, true)?;
-    let attributes = view.attributes(number)?;
-    match by_file && size != attributes.size {
-        true => Err(Errno::INVAL),
-        false => Ok(attributes),
     }
 }
 

@@ -14,13 +14,12 @@ use weft_files::tree::{
 };
 
 use crate::numbers::ROOT;
-use crate::view::{Finding, Shown, Sink, View, What};
+use crate::view::{Finding, Shown, View, What};
 
 /// A source in which each byte is computed from its offset, with a range that cannot be read.
 struct Device {
     size: u64,
     bad: Range<u64>,
-    written: RefCell<Vec<(u64, Vec<u8>)>>,
 }
 
 /// The byte at an offset of the source.
@@ -40,21 +39,6 @@ impl Source for Device {
             return Err(ReadError { range: self.bad.clone(), why: "bad block".into() });
         }
         into.iter_mut().zip(offset..).for_each(|(into, at)| *into = byte(at));
-        Ok(())
-    }
-}
-
-impl Sink for Device {
-    fn write_at(&self, offset: u64, data: &[u8]) -> Result<(), String> {
-        if self.bad.contains(&offset) {
-            return Err("bad block".into());
-        }
-        self.written.borrow_mut().push((offset, data.to_vec()));
-        Ok(())
-    }
-
-    fn flush(&self) -> Result<(), String> {
-        self.written.borrow_mut().push((u64::MAX, Vec::new()));
         Ok(())
     }
 }
@@ -177,17 +161,16 @@ fn expected(at: u64) -> u8 {
 type Findings = Rc<RefCell<Vec<Finding>>>;
 
 fn device(bad: Range<u64>) -> Device {
-    Device { size: 64 * BLOCK, bad, written: RefCell::default() }
+    Device { size: 64 * BLOCK, bad }
 }
 
-/// A view with a volume, writable if there is a `sink`, and with a file system.
-fn view(bad: Range<u64>, sink: Option<Rc<dyn Sink>>) -> (View, Findings) {
+/// A view with a volume, which may change with `changes`, and with a file system.
+fn view(bad: Range<u64>, changes: bool) -> (View, Findings) {
     let told = Findings::default();
     let tell = Rc::clone(&told);
     let source = Rc::new(device(bad.clone()));
-    let changes = sink.is_some();
     let shown = vec![
-        Shown { name: "nas.img".into(), what: What::Bytes { source, sink, changes } },
+        Shown { name: "nas.img".into(), what: What::Bytes { source, changes } },
         Shown {
             name: "nas".into(),
             what: What::Files { tree: Box::new(Fake(device(bad))), size: 64 * BLOCK },
@@ -224,7 +207,7 @@ fn names(view: &mut View, number: u64, at_once: usize) -> (Vec<Vec<u8>>, Option<
 
 #[test]
 fn names_lead_to_nodes_with_all_that_the_tree_says_of_them() {
-    let (mut view, told) = view(0..0, None);
+    let (mut view, told) = view(0..0, false);
     let whole = find(&mut view, &[b"nas", b"whole"]);
     assert_eq!(find(&mut view, &[b"nas", b"again"]), whole, "two names of one node");
     let attributes = view.attributes(whole).unwrap();
@@ -274,7 +257,7 @@ fn names_lead_to_nodes_with_all_that_the_tree_says_of_them() {
 
 #[test]
 fn a_directory_is_listed_in_any_number_of_parts() {
-    let (mut view, told) = view(0..0, None);
+    let (mut view, told) = view(0..0, false);
     let root = find(&mut view, &[b"nas"]);
     let (whole, end) = names(&mut view, root, 100);
     assert_eq!(end, None);
@@ -312,7 +295,7 @@ fn a_directory_is_listed_in_any_number_of_parts() {
 
 #[test]
 fn every_byte_of_a_file_is_read_whatever_its_pieces_are() {
-    let (mut view, told) = view(0..0, None);
+    let (mut view, told) = view(0..0, false);
     let number = find(&mut view, &[b"nas", b"whole"]);
     let size = 8 * BLOCK + 100;
     for len in [1000, 4096, 5000, 100_000_u32] {
@@ -343,7 +326,7 @@ fn every_byte_of_a_file_is_read_whatever_its_pieces_are() {
 #[test]
 fn what_cannot_be_read_is_an_error_of_that_part_and_is_told_once() {
     // A bad block of the source that holds the second block of the files.
-    let (mut view, told) = view(11 * BLOCK + 7..11 * BLOCK + 8, None);
+    let (mut view, told) = view(11 * BLOCK + 7..11 * BLOCK + 8, false);
     let part = find(&mut view, &[b"nas", b"part\xff"]);
     let block = u32::try_from(BLOCK).unwrap();
     for _ in 0..2 {
@@ -378,7 +361,7 @@ fn what_cannot_be_read_is_an_error_of_that_part_and_is_told_once() {
 
 #[test]
 fn the_bytes_of_a_volume_have_an_error_where_they_cannot_be_read() {
-    let (mut view, told) = view(5 * BLOCK..5 * BLOCK + 1, None);
+    let (mut view, told) = view(5 * BLOCK..5 * BLOCK + 1, false);
     let image = find(&mut view, &[b"nas.img"]);
     let block = u32::try_from(BLOCK).unwrap();
     for at in 0..64 {
@@ -394,33 +377,13 @@ fn the_bytes_of_a_volume_have_an_error_where_they_cannot_be_read() {
 }
 
 #[test]
-fn only_a_file_with_a_sink_is_written_and_only_up_to_its_end() {
-    let sink = Rc::new(device(7 * BLOCK..8 * BLOCK));
-    let (mut writable, told) = view(0..0, Some(Rc::clone(&sink) as Rc<dyn Sink>));
-    let image = find(&mut writable, &[b"nas.img"]);
-    let whole = find(&mut writable, &[b"nas", b"whole"]);
-    assert_eq!(writable.attributes(image).unwrap().perm, 0o600);
-    assert!(writable.is_writable() && !writable.is_fixed());
-    assert_eq!(writable.open(image, true), Ok(false));
-    assert_eq!(
-        (writable.open(whole, true), writable.open(whole, false)),
-        (Err(Errno::ROFS), Ok(true))
-    );
-    assert_eq!(writable.write(image, 10, b"abc"), Ok(3));
-    assert_eq!(writable.write(image, 64 * BLOCK - 2, b"abc"), Ok(2));
-    assert_eq!(writable.write(image, 64 * BLOCK, b"abc"), Err(Errno::NOSPC));
-    assert_eq!(writable.write(whole, 0, b"abc"), Err(Errno::ROFS));
-    assert_eq!(writable.write(image, 7 * BLOCK, b"abc"), Err(Errno::IO));
-    (0..3).for_each(|_| writable.flush().unwrap());
-    let written = sink.written.borrow();
-    let flush = (u64::MAX, Vec::new());
-    assert_eq!(*written, [(10, b"abc".to_vec()), (64 * BLOCK - 2, b"ab".to_vec()), flush]);
-    let told = told.borrow();
-    assert_eq!(told.iter().filter(|it| it.why == "write: bad block").count(), 1);
-
-    let (mut fixed, _) = view(0..0, None);
-    assert!(fixed.is_fixed() && !fixed.is_writable());
-    let image = find(&mut fixed, &[b"nas.img"]);
-    assert_eq!(fixed.open(image, true), Err(Errno::ROFS));
-    assert_eq!(fixed.write(image, 0, b"abc"), Err(Errno::ROFS));
+fn bytes_that_may_change_are_read_anew_when_a_file_is_opened() {
+    for changes in [false, true] {
+        let (mut view, _) = view(0..0, changes);
+        let image = find(&mut view, &[b"nas.img"]);
+        let whole = find(&mut view, &[b"nas", b"whole"]);
+        assert_eq!(view.is_fixed(), !changes);
+        assert_eq!((view.open(image), view.open(whole)), (Ok(!changes), Ok(true)));
+        assert_eq!(view.attributes(image).unwrap().perm, 0o400);
+    }
 }

@@ -296,3 +296,16 @@ pub(crate) fn names(dir: &Path) -> Vec<String> {
     names.sort();
     names
 }
+
+/// Whether this machine mounts by FUSE; otherwise a skip.
+pub(crate) fn has_fuse() -> bool {
+    let helper = Command::new("fusermount3").arg("-V").output();
+    let opened = std::fs::File::options().read(true).write(true).open("/dev/fuse").map(drop);
+    match opened.and(helper.map(drop)) {
+        Ok(()) => true,
+        Err(error) => {
+            weft_testing::skip(&format!("FUSE: /dev/fuse and fusermount3: {error}"));
+            false
+        }
+    }
+}

@@ -26,7 +26,7 @@ use crate::numbers::{Named, Numbers};
 use crate::paths::Paths;
 
 pub(crate) use extended::{Latest, latest};
-pub use shown::{Finding, Shown, Sink, What};
+pub use shown::{Finding, Shown, What};
 use stat::of_node;
 
 /// Content of a mount.
@@ -47,7 +47,6 @@ pub struct View {
     tell: Box<dyn FnMut(&Finding)>,
     since: SystemTime,
     owner: (u32, u32),
-    is_unflushed: bool,
 }
 
 impl View {
@@ -75,21 +74,13 @@ impl View {
             tell,
             since: SystemTime::now(),
             owner,
-            is_unflushed: false,
         }
     }
 
     /// Whether no file can change: the kernel then need not ask before it opens one.
     pub(crate) fn is_fixed(&self) -> bool {
-        let changes = |it: &Shown| {
-            matches!(it.what, What::Bytes { sink: Some(_), .. } | What::Bytes { changes: true, .. })
-        };
+        let changes = |it: &Shown| matches!(it.what, What::Bytes { changes: true, .. });
         !self.shown.iter().any(changes)
-    }
-
-    /// Whether any file can be written.
-    pub(crate) fn is_writable(&self) -> bool {
-        self.shown.iter().any(|it| matches!(it.what, What::Bytes { sink: Some(_), .. }))
     }
 
     fn named(&self, number: u64) -> Result<Named, Errno> {
@@ -109,9 +100,9 @@ impl View {
         }
     }
 
-    fn bytes(&self, at: usize) -> (Shared, Option<Rc<dyn Sink>>, bool) {
+    fn bytes(&self, at: usize) -> (Shared, bool) {
         match &self.shown[self.files[at]].what {
-            What::Bytes { source, sink, changes } => (Rc::clone(source), sink.clone(), *changes),
+            What::Bytes { source, changes } => (Rc::clone(source), *changes),
             What::Files { .. } => unreachable!("`files` has the entries with bytes"),
         }
     }
@@ -190,9 +181,8 @@ impl View {
         match self.named(number)? {
             Named::Root => Ok(self.own(number, FileType::Directory, 0o555, 0)),
             Named::File(at) => {
-                let (source, sink, _) = self.bytes(at);
-                let mode = if sink.is_some() { 0o600 } else { 0o400 };
-                Ok(self.own(number, FileType::RegularFile, mode, source.size()))
+                let (source, _) = self.bytes(at);
+                Ok(self.own(number, FileType::RegularFile, 0o400, source.size()))
             }
             Named::Node(..) => self.node(number).map(|(_, node)| of_node(number, &node)),
         }
@@ -230,20 +220,16 @@ impl View {
 
     /// Opens a file. Returns whether the kernel may keep the bytes that it has cached: false for
     /// content that may have changed, which is read anew from here on.
-    pub(crate) fn open(&mut self, number: u64, writes: bool) -> Result<bool, Errno> {
+    pub(crate) fn open(&mut self, number: u64) -> Result<bool, Errno> {
         match self.named(number)? {
             Named::Root => Err(Errno::ISDIR),
             Named::File(at) => {
-                let (_, sink, changes) = self.bytes(at);
-                if writes && sink.is_none() {
-                    return Err(Errno::ROFS);
-                }
+                let (_, changes) = self.bytes(at);
                 if changes {
                     self.ahead.drop_of(number);
                 }
                 Ok(!changes)
             }
-            Named::Node(..) if writes => Err(Errno::ROFS),
             Named::Node(..) => Ok(true),
         }
     }
@@ -323,44 +309,6 @@ impl View {
             true => Ok(offset),
             false => Ok(size),
         }
-    }
-
-    /// Writes bytes to a file, up to its end. Returns the number of bytes written.
-    pub(crate) fn write(&mut self, number: u64, offset: u64, data: &[u8]) -> Result<u32, Errno> {
-        let Named::File(at) = self.named(number)? else { return Err(Errno::ROFS) };
-        let (source, sink, _) = self.bytes(at);
-        let sink = sink.ok_or(Errno::ROFS)?;
-        let room = usize::try_from(source.size().saturating_sub(offset)).unwrap_or(usize::MAX);
-        let data = &data[..data.len().min(room)];
-        if data.is_empty() {
-            return Err(Errno::NOSPC);
-        }
-        self.ahead.drop_of(number);
-        self.is_unflushed = true;
-        let range = offset..offset + data.len() as u64;
-        match sink.write_at(offset, data) {
-            Ok(()) => u32::try_from(data.len()).or(Err(Errno::FBIG)),
-            Err(why) => {
-                self.note(number, Some(range), false, format!("write: {why}"));
-                Err(Errno::IO)
-            }
-        }
-    }
-
-    /// Makes everything durable that was written to any file.
-    pub(crate) fn flush(&mut self) -> Result<(), Errno> {
-        if !self.is_unflushed {
-            return Ok(());
-        }
-        for at in 0..self.files.len() {
-            let (_, sink, _) = self.bytes(at);
-            if let Some(Err(why)) = sink.map(|sink| sink.flush()) {
-                self.note(self.numbers.file(at), None, false, format!("flush: {why}"));
-                return Err(Errno::IO);
-            }
-        }
-        self.is_unflushed = false;
-        Ok(())
     }
 
     /// Number of all and of free blocks, of 4 KiB each, of the file system that an inode is on; for

@@ -1,25 +1,9 @@
 //! Entries of the top folder, and findings about their content.
 
 use std::ops::Range;
-use std::rc::Rc;
 
 use weft_files::source::Shared;
 use weft_files::tree::Tree;
-
-/// Destination of writes to a file.
-pub trait Sink {
-    /// Writes bytes, all of which lie before the end.
-    ///
-    /// # Errors
-    /// The cause, as a message for the user; some of the bytes may be written.
-    fn write_at(&self, offset: u64, data: &[u8]) -> Result<(), String>;
-
-    /// Makes all data written so far durable.
-    ///
-    /// # Errors
-    /// The cause, as a message for the user.
-    fn flush(&self) -> Result<(), String>;
-}
 
 /// Content of an entry of the top folder.
 pub enum What {
@@ -27,8 +11,6 @@ pub enum What {
     Bytes {
         /// Source of the bytes.
         source: Shared,
-        /// Where writes go; `None` for a file that is only read.
-        sink: Option<Rc<dyn Sink>>,
         /// Whether others may change the bytes. Bytes that were read are then kept only until the
         /// file is opened again.
         changes: bool,

@@ -132,10 +132,7 @@ pub(super) const EXAMPLES: &[Examples] = &[
                 "weft mount m0 m1 m3 volumes",
                 "Shows the array, its partitions and logical volumes as files to read.",
             ),
-            (
-                "weft mount tour volumes --writable",
-                "Shows the running volume tour as a file that can be written.",
-            ),
+            ("weft mount tour volumes", "Shows what is in the running volume tour, to read."),
         ],
     },
     Examples {

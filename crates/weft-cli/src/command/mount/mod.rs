@@ -3,8 +3,6 @@
 //! One line `ready DIR` goes to standard output once the folder shows them. SIGINT, SIGTERM, SIGHUP
 //! or an unmount by others ends the command in order.
 
-mod live;
-
 use std::io::Write;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
@@ -15,7 +13,7 @@ use weft_files::inside::ContentLocation;
 use weft_files::open::Opened;
 use weft_files::probe::Kind;
 use weft_fuse::{
-    Finding, FolderError, MountError, Mounted, Shown, Sink, Unmounted, Unmounter, View, What,
+    Finding, FolderError, MountError, Mounted, Shown, Unmounted, Unmounter, View, What,
 };
 use weft_runtime::spec::MemberSpec;
 use weft_terminal::outcome::{Exit, Failure, Outcome};
@@ -26,7 +24,6 @@ use crate::foreground::{notify, start_log};
 use crate::member::{self, MemberArg};
 use crate::reading::ReadingOptions;
 use crate::target::is_named_by;
-use live::Live;
 
 /// Shows volumes, or the files in them, in a folder, by FUSE
 ///
@@ -41,10 +38,6 @@ pub(crate) struct Mount {
     /// Show the files of the file systems
     #[arg(long)]
     files: bool,
-    /// Let the file of a running volume be written; fsync makes writes durable. Its file system
-    /// must not be in use elsewhere
-    #[arg(long, conflicts_with = "files")]
-    writable: bool,
     /// Show only the place of this name in rescue --list; may be repeated. A snapshot of btrfs is
     /// shown if it is named
     #[arg(long, value_name = "NAME")]
@@ -79,12 +72,6 @@ pub(crate) fn run(arguments: &Mount) -> Outcome {
             reading.refuse_running(one)?;
             Some(Running::of(&one.to_string_lossy())?)
         }
-        _ if arguments.writable => {
-            return Err(Failure::usage(
-                "--writable: found disks, expected a running volume: weft serve --overlay changes \
-                 DISK… --name NAME, then weft mount NAME DIR --writable",
-            ));
-        }
         _ => None,
     };
     if running.is_none() {
@@ -97,16 +84,15 @@ pub(crate) fn run(arguments: &Mount) -> Outcome {
     know_all(&contents.found.places, &arguments.only)?;
     let shown = match arguments.files {
         true => files(&contents, &arguments.only)?,
-        false => volumes(&contents, arguments, running.as_ref())?,
+        false => volumes(&contents, &arguments.only, running.is_some()),
     };
     let mut view = View::new(shown, Box::new(tell));
     let mounted = mount(&view, &dir, arguments.allow_other)?;
     notify("READY=1");
     announce(folder);
-    let served = mounted.serve(&mut view);
+    mounted.serve(&mut view);
     notify("STOPPING=1");
     drop(view);
-    served.map_err(Failure::failed)?;
     contents.stop()?;
     Ok(Exit::Done)
 }
@@ -229,24 +215,11 @@ fn files(contents: &Contents, only: &[String]) -> Result<Vec<Shown>, Failure> {
     }
 }
 
-/// Files with the bytes of volumes.
-fn volumes(
-    contents: &Contents,
-    arguments: &Mount,
-    running: Option<&Running>,
-) -> Result<Vec<Shown>, Failure> {
+/// Files with the bytes of volumes, which may change while the volume runs.
+fn volumes(contents: &Contents, only: &[String], changes: bool) -> Vec<Shown> {
     let mut shown: Vec<Shown> = Vec::new();
-    let live = running.map(|running| Live::connect(&running.uri)).transpose()?;
-    if arguments.writable && live.as_ref().is_some_and(|live| live.is_read_only) {
-        return Err(Failure::refused(
-            "--writable: found a volume that is served read-only, expected one that is served for \
-             writing; weft serve --overlay DIR writes elsewhere",
-        ));
-    }
-    let changes = live.as_ref().is_some_and(|live| !live.is_read_only);
-    let sink = live.filter(|_| arguments.writable).map(|live| Rc::new(live) as Rc<dyn Sink>);
-    for (at, place) in contents.found.places.iter().enumerate() {
-        if !arguments.only.is_empty() && !arguments.only.contains(&place.name) {
+    for place in &contents.found.places {
+        if !only.is_empty() && !only.contains(&place.name) {
             continue;
         }
         let (content, source) = match &place.content {
@@ -263,10 +236,8 @@ fn volumes(
         while shown.iter().any(|other| other.name == format!("{name}.img")) {
             name.push('_');
         }
-        // The first place of a running volume is the volume itself.
-        let sink = sink.clone().filter(|_| at == 0);
-        let what = What::Bytes { source: Rc::clone(source), sink, changes };
+        let what = What::Bytes { source: Rc::clone(source), changes };
         shown.push(Shown { name: format!("{name}.img"), what });
     }
-    Ok(shown)
+    shown
 }
