@@ -140,7 +140,8 @@ impl Drop for Mount {
 }
 
 impl MountPoint {
-    /// Unmounts. The file system is told by `destroy`, unless the mount was only detached.
+    /// Unmounts. The file system is dropped when the kernel has ended the session, which it does
+    /// later if the mount was only detached.
     ///
     /// # Errors
     /// The mount stays, and is served as before.

@@ -69,6 +69,14 @@ impl ExportedFile {
     }
 }
 
+/// `fuser` drops the file when the session ends: the kernel sends no `destroy` if the file is not on
+/// a block device.
+impl Drop for ExportedFile {
+    fn drop(&mut self) {
+        self.send(Request::End);
+    }
+}
+
 impl Filesystem for ExportedFile {
     fn init(&mut self, _: &fuser::Request, config: &mut KernelConfig) -> io::Result<()> {
         // Features that the kernel lacks are left out; they only save time.
@@ -77,10 +85,6 @@ impl Filesystem for ExportedFile {
         let _ = config.set_max_write(REQUEST_BYTES);
         let _ = config.set_max_background(BACKGROUND_MAX);
         Ok(())
-    }
-
-    fn destroy(&mut self) {
-        self.send(Request::End);
     }
 
     fn getattr(&self, _: &fuser::Request, _: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {

@@ -132,7 +132,7 @@ impl FusePort {
                     }
                 }
                 Request::End => {
-                    if self.phase == Phase::Mounted {
+                    if matches!(self.phase, Phase::Mounted | Phase::Kept(_)) {
                         let file = self.exported.path().display();
                         tracing::warn!(%file, "unmounted by another program");
                     }
