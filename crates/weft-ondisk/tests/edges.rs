@@ -335,3 +335,36 @@ fn an_event_count_that_cannot_increase_refuses_writing() {
         assert_eq!(old.refuses_writing().len(), reasons);
     }
 }
+
+/// Metadata that weft does not keep up to date refuses writing.
+#[test]
+fn what_is_not_kept_up_to_date_is_not_written() {
+    let reasons = |change: &dyn Fn(&mut Super1)| {
+        let mut it = fixture::member("raid5-4x64k-ls", 0).parse();
+        change(&mut it);
+        it.validate(Sectors(4096)).unwrap();
+        it.refuses_writing().iter().map(|reason| reason.name).collect::<Vec<&str>>()
+    };
+    for (features, names) in [
+        (0, &[][..]),
+        (0x2, &[]),
+        (0x1, &[]),
+        (0x8, &[]),
+        (0x10, &[]),
+        (0x82, &["RECOVERY_BITMAP"]),
+        (0x83, &[]),
+        (0x101, &["CLUSTERED"]),
+        (0x200, &["JOURNAL"]),
+    ] {
+        let found = reasons(&|it| {
+            (it.feature_map, it.bitmap_offset_raw) = (Features(features), 8_u32.to_le_bytes());
+        });
+        assert_eq!(found, names, "{features:#x}");
+    }
+    let found = reasons(&|it| (it.feature_map, it.events) = (Features(1), u64::MAX));
+    assert_eq!(found, ["bitmap_offset", "events"]);
+    let found = reasons(&|it| (it.feature_map, it.bblog_shift) = (Features(8), 3));
+    assert_eq!(found, ["bblog_shift"]);
+    let ppl = fixture::member("raid5-4-ppl", 0).parse();
+    assert_eq!(ppl.refuses_writing()[0].name, "MULTI_PPL");
+}

@@ -6,8 +6,10 @@ mod fixture;
 
 use fixture::Fixture;
 use std::collections::BTreeMap;
-use weft_ondisk::{Features, Minor, NewArray, NewMember, Super1, Superblock, Version};
-use weft_units::Sectors;
+use weft_ondisk::{
+    Features, Minor, NewArray, NewMember, ResyncOffset, Role, Super1, Superblock, Version,
+};
+use weft_units::{Sectors, Slot};
 
 #[test]
 fn every_superblock_is_written_back_as_it_was() {
@@ -22,6 +24,28 @@ fn every_superblock_is_written_back_as_it_was() {
         parsed.encode_into(&mut block);
         assert_eq!(block, fixture.block, "{}/{}", fixture.array, fixture.file);
     }
+}
+
+#[test]
+fn changes_are_read_back() {
+    let fixture = fixture::member("raid5-4x64k-ls", 0);
+    let mut changed = fixture.parse();
+    changed.events += 1;
+    changed.resync_offset = ResyncOffset::At(Sectors(0));
+    changed.set_recovery_offset(Some(Sectors(512)));
+    changed.set_role(2, Role::Faulty);
+    changed.set_role(130, Role::Active(Slot(2)));
+    assert_eq!(changed.roles.len(), 131);
+    assert_eq!(changed.encoded_len(512), 1024);
+    let mut block = fixture.block;
+    changed.encode_into(&mut block);
+    let read = Super1::parse(&block, fixture.minor, fixture.member_size).unwrap();
+    assert_eq!(read, changed);
+    assert_eq!(read.recovery_offset(), Some(Sectors(512)));
+    assert_eq!(read.role(129).unwrap(), Role::Spare);
+    assert_eq!(block[520..], fixture.block[520..]);
+    changed.set_recovery_offset(None);
+    assert_eq!(changed.feature_map, Features(0));
 }
 
 #[test]
