@@ -1,8 +1,11 @@
 //! Times of superblocks as text, in UTC.
 //!
 //! Source: the Gregorian calendar, in years that begin on 1 March so that the leap day is last: 153
-//! days are five months of 31, 30, 31, 30, 31. Calendar libraries end with the year 9999, but the
-//! times of a superblock reach the year 36812.
+//! days are five months of 31, 30, 31, 30, 31.
+//!
+//! No library is used, because jiff and time end with the year 9999, but the times of a superblock
+//! reach the year 36812; time goes on to the year 999999 with a feature that would be on for the
+//! dates of certificates too, and a `u64` of seconds goes further.
 
 use crate::MdTime;
 

@@ -1,4 +1,7 @@
 //! HTML of a report: sections, tables, verdicts and escaping.
+//!
+//! The crate `maud` is not used, because it leaves void elements such as `<meta>` open and control
+//! characters as they are, and a page has to be XML too, as which its tests read it.
 
 use super::{Block, Cell, Report, Section, Table, bars, lines, number, style};
 use crate::statistics::Verdict;
