@@ -1,6 +1,8 @@
 //! Metrics of `dd`: its rate, up to the close of the device.
 //!
-//! The close writes everything back, and `dd` stops its clock after the close.
+//! The close writes everything back, and `dd` stops its clock after the close. No job file says
+//! this: fio stops the clock of a job before the close, or with `fsync_on_close` after a flush of
+//! the members' caches, which a close does not send.
 
 use serde::Deserialize;
 use weft_sim::workload::dd::{self, Device};

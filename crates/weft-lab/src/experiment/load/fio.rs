@@ -6,6 +6,11 @@
 //!
 //! Isolated writes are issued one after the other, each to stripes that were not touched before, so
 //! the bytes that members transfer for each write are exact.
+//!
+//! Neither load is a job file, which has no length for each size of a run, no run that goes on
+//! until it is steady, and no first write that is not counted. Offsets differ as well: random ones
+//! here are drawn from all blocks with a generator of their own, which recorded results depend on,
+//! and a disjoint clone that reaches the end of its part goes on in the next part.
 
 use serde::Deserialize;
 use weft_engine::RequestOp;

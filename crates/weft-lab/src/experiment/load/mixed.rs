@@ -3,6 +3,9 @@
 //! There are two rates: the rate of `dd` alone, and the rate of all processes until the last of
 //! them is done. The work is fixed, so a policy that delays the writers until `dd` is done gains in
 //! the first rate only.
+//!
+//! No job file says this: the clock of `dd` stops after the close of the device (`dd.rs`), and the
+//! writers may be without the `sync` flag, which direct writes of a job always carry.
 
 use serde::Deserialize;
 use weft_sim::workload::dd::Device;

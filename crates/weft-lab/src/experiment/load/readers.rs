@@ -5,6 +5,9 @@
 //! share, in percent of all bytes read. Random readers test the fairness of a scheduler;
 //! interleaved readers, with requests that form a sequential stream only together, test its
 //! merging.
+//!
+//! The load is not a job file, for the reasons in `fio.rs`, and because a share is a figure of all
+//! readers together, where a job file has figures of each job or one sum.
 
 use serde::Deserialize;
 use weft_engine::{Class, RequestOp};
