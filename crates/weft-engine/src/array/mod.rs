@@ -80,8 +80,6 @@ pub(crate) struct Array {
     pub(crate) membership_before: Membership,
     /// I/O class for the member requests of the running sync.
     pub(crate) sync_class: Class,
-    /// Value of the knob `fail_last_dev`.
-    pub(crate) fail_last_dev: bool,
     /// For each slot, the position of its member in `members`.
     slots: Vec<Option<usize>>,
     /// Position in `members` of the member with each [`MemberIndex`]; `None` after it has left.
@@ -283,7 +281,6 @@ impl Array {
             membership_before: membership.clone(),
             membership,
             sync_class: Class::None,
-            fail_last_dev: false,
             slots: Vec::new(),
             positions: Vec::new(),
             roles: Vec::new(),
@@ -422,8 +419,8 @@ impl Array {
     /// Therefore no flush is acknowledged after a failed one: data that the failed flush covered
     /// may be lost, and a later flush would not report the loss. Superblocks record none of this.
     /// With the knob `fail_last_dev` a mirror takes such a member out of use as well.
-    pub(crate) fn fail(&mut self, position: usize, out: &mut Outbox) {
-        let keeps = self.breaks(position) && !self.fails_last();
+    pub(crate) fn fail(&mut self, position: usize, knobs: &Knobs, out: &mut Outbox) {
+        let keeps = self.breaks(position) && !self.fails_last(knobs);
         if keeps && !self.members[position].is_faulty() {
             self.declare_broken(out);
         } else {
@@ -433,11 +430,17 @@ impl Array {
 
     /// Like [`Array::fail`], after a fault of a member request. A member that is gone is taken out
     /// of use in any case, because it cannot be read either.
-    pub(crate) fn fail_for(&mut self, position: usize, fault: Fault, out: &mut Outbox) {
+    pub(crate) fn fail_for(
+        &mut self,
+        position: usize,
+        fault: Fault,
+        knobs: &Knobs,
+        out: &mut Outbox,
+    ) {
         if fault == Fault::Gone {
             self.lose(position, out);
         } else {
-            self.fail(position, out);
+            self.fail(position, knobs, out);
         }
     }
 
@@ -518,9 +521,9 @@ impl Array {
     /// Whether the array fails members that it needs: a mirror does, with the knob `fail_last_dev`.
     ///
     /// Source   md-raid.md §6.7
-    pub(crate) fn fails_last(&self) -> bool {
+    pub(crate) fn fails_last(&self, knobs: &Knobs) -> bool {
         let mirrors = matches!(self.layout, Some(Layout::Mirrors(_)));
-        self.fail_last_dev && mirrors && self.membership.is_redundant
+        knobs.fail_last_dev && mirrors && self.membership.is_redundant
     }
 
     /// Whether the member at `position` may be failed although it still answers. A member may not
@@ -544,7 +547,7 @@ impl Array {
     }
 
     /// Handles a personality's report about a member.
-    pub(crate) fn report(&mut self, report: Report, out: &mut Outbox) {
+    pub(crate) fn report(&mut self, report: Report, knobs: &Knobs, out: &mut Outbox) {
         let filled = matches!(report, Report::Unrecovered { .. });
         let position =
             if filled { self.filled_at(report.slot()) } else { self.position_at(report.slot()) };
@@ -561,14 +564,14 @@ impl Array {
             Report::Unrecovered { sector, sectors, .. } => {
                 let sectors = SectorRange { start: sector, len: sectors };
                 if !self.records_bad(position, sectors, true, out) {
-                    self.fail(position, out);
+                    self.fail(position, knobs, out);
                 }
             }
             Report::Suspect { sector, sectors, .. } => {
                 let sectors = SectorRange { start: sector, len: sectors };
                 if !self.records_bad(position, sectors, false, out) && self.may_do_without(position)
                 {
-                    self.fail(position, out);
+                    self.fail(position, knobs, out);
                 }
             }
             Report::Failed { .. } => self.lose(position, out),
@@ -576,7 +579,7 @@ impl Array {
                 let member = &mut self.members[position];
                 member.read_errors += 1;
                 if member.read_errors > most && self.may_do_without(position) {
-                    self.fail(position, out);
+                    self.fail(position, knobs, out);
                 }
             }
         }

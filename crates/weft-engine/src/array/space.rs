@@ -15,6 +15,7 @@ use super::superblock_update::Corrections;
 use crate::array::member::Member;
 use crate::array::outbox::Outbox;
 use crate::contract::member::MemberState;
+use crate::knobs::Knobs;
 use crate::layout::slot_set::SlotSet;
 
 impl Array {
@@ -112,9 +113,10 @@ impl Array {
         self.membership.suffices(with_space.collect())
     }
 
-    /// Fails the members that have had no space for `wait`, if the array can run without them.
-    pub(crate) fn give_up_full(&mut self, wait: Span, out: &mut Outbox) {
-        let now = out.now;
+    /// Fails the members that have had no space for `no_space_wait`, if the array can run without
+    /// them.
+    pub(crate) fn give_up_full(&mut self, knobs: &Knobs, out: &mut Outbox) {
+        let (now, wait) = (out.now, knobs.no_space_wait);
         let is_due = |member: &Member| {
             !member.is_faulty()
                 && wait > Span::ZERO
@@ -124,7 +126,7 @@ impl Array {
         for position in 0..self.members.len() {
             let member = &self.members[position];
             if is_due(member) && (suffices || member.state != MemberState::InSync) {
-                self.fail(position, out);
+                self.fail(position, knobs, out);
                 if self.update_waits_for_space() {
                     // The update may have waited only for this member.
                     self.updates.not_before = None;

@@ -49,7 +49,7 @@ use crate::contract::input::Fault;
 use crate::contract::member::MemberState;
 use crate::contract::output::{MemberOp, Notice};
 use crate::contract::token::RequestId;
-use crate::knobs::FlushRule;
+use crate::knobs::{FlushRule, Knobs};
 use crate::mutant::Mutant;
 
 /// Durability of strips that were corrected after a read error. A correction does not need the
@@ -486,6 +486,7 @@ impl Array {
         &mut self,
         position: Option<usize>,
         result: Result<(), Fault>,
+        knobs: &Knobs,
         out: &mut Outbox,
     ) {
         let logging = self.updates.logging;
@@ -515,7 +516,7 @@ impl Array {
             // Without redundancy the member is needed, and no superblock changes while it is in
             // use.
             (Some(_), Err(_)) if !self.membership.is_redundant => {}
-            (Some(position), Err(fault)) => self.fail_for(position, fault, out),
+            (Some(position), Err(fault)) => self.fail_for(position, fault, knobs, out),
             (Some(_), Ok(())) if logging => {}
             (Some(position), Ok(())) => {
                 let member = &mut self.members[position];
@@ -654,6 +655,7 @@ impl Array {
         flight: FlightId,
         position: Option<usize>,
         result: Result<(), Fault>,
+        knobs: &Knobs,
         out: &mut Outbox,
     ) {
         // If the array can do without the member, requests wait until its failure is recorded, and
@@ -665,7 +667,7 @@ impl Array {
         // Data that the member had cached may be lost, and another flush would not bring it back.
         let redundant = self.membership.is_redundant;
         if let (Some(position), Err(fault), true) = (position, result, redundant) {
-            self.fail_for(position, fault, out);
+            self.fail_for(position, fault, knobs, out);
         }
         self.finish_flushes();
     }

@@ -247,7 +247,7 @@ impl Array {
             let position = self.position_of(replacement);
             let filled = position.filter(|it| self.members[*it].replaces.is_some());
             match (filled, answer.result) {
-                (Some(position), Err(fault)) => self.fail_for(position, fault, out),
+                (Some(position), Err(_)) => self.lose(position, out),
                 (_, Ok(())) if !answer.given_up => self.written_over(Some(replacement), sectors),
                 (_, _) => {}
             }

@@ -211,8 +211,8 @@ impl<'a> ArrayView<'a> {
     }
 
     /// Whether the array fails members that it needs.
-    pub(super) fn fails_last(self) -> bool {
-        self.array.fails_last()
+    pub(super) fn fails_last(self, knobs: &Knobs) -> bool {
+        self.array.fails_last(knobs)
     }
 
     /// I/O class of the member requests of the running sync.
@@ -409,12 +409,14 @@ impl<'a> Cx<'a> {
     /// Passes a report about a member to the array.
     pub(super) fn report(&mut self, report: Report) {
         let report = report.moved_up(self.shift_at(report.slot()));
-        self.whole(|array, out| array.report(report, out));
+        let knobs = self.knobs;
+        self.whole(|array, out| array.report(report, knobs, out));
     }
 
     /// Fails the member at `position`, which did not write data that other members wrote.
     pub(super) fn fail(&mut self, position: usize) {
-        self.whole(|array, out| array.fail(position, out));
+        let knobs = self.knobs;
+        self.whole(|array, out| array.fail(position, knobs, out));
     }
 
     /// Fails the member that is filled to replace the one at `slot`, if there is one.
@@ -425,7 +427,8 @@ impl<'a> Cx<'a> {
 
     /// Fails the member at `position` because of `fault`, the error of a write.
     pub(super) fn fail_for(&mut self, position: usize, fault: Fault) {
-        self.whole(|array, out| array.fail_for(position, fault, out));
+        let knobs = self.knobs;
+        self.whole(|array, out| array.fail_for(position, fault, knobs, out));
     }
 
     /// Fails the member at `position`, which is gone or useless, even if the array cannot run

@@ -163,7 +163,6 @@ impl Volume {
     /// Sets a knob of the volume and of every member that has queue knobs of its own.
     fn put(&mut self, knob: Knob, out: &mut Outbox) {
         self.knobs.set(knob);
-        self.array.fail_last_dev = self.knobs.fail_last_dev;
         for member in &mut self.array.members {
             if let Some(own) = &mut member.knobs {
                 own.set(knob);

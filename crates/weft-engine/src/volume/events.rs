@@ -17,7 +17,7 @@ impl Volume {
     pub(super) fn write_deferred(&mut self, out: &mut Outbox) {
         if self.may_write_deferred() && self.retry_wake().is_some_and(|time| out.now >= time) {
             self.full_since = Some(out.now);
-            self.array.give_up_full(self.knobs.no_space_wait, out);
+            self.array.give_up_full(&self.knobs, out);
             self.with_raid(out, |raid, cx| raid.write_deferred(cx));
             self.take_events(out);
         }
@@ -195,7 +195,7 @@ impl Volume {
         if !self.array.update_waits_for_space() {
             return;
         }
-        self.array.give_up_full(self.knobs.no_space_wait, out);
+        self.array.give_up_full(&self.knobs, out);
         while let Some(id) = self.before_lease.pop_front() {
             self.active(id).error = Some(ReplyError::NoSpace);
             self.ready.push_back(id);

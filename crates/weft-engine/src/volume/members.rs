@@ -39,12 +39,12 @@ impl Volume {
             return Err(ReplyError::ReadOnly);
         }
         let breaks = self.array.breaks_without(&positions);
-        if breaks && !self.array.fails_last() {
+        if breaks && !self.array.fails_last(&self.knobs) {
             return Err(ReplyError::Refused(self.too_few(&positions)));
         }
         let broken = self.array.membership.broken || breaks;
         for position in positions {
-            self.array.fail(position, out);
+            self.array.fail(position, &self.knobs, out);
             self.give_up(position, None, out);
         }
         assert_eq!(self.array.membership.broken, broken, "the members that are left suffice");
@@ -121,7 +121,7 @@ impl Volume {
             }
             if member_timeout > Span::ZERO && waited >= member_timeout {
                 if !self.array.breaks(position) {
-                    self.array.fail(position, out);
+                    self.array.fail(position, &self.knobs, out);
                     self.give_up(position, None, out);
                 }
             } else if stalled && self.array.can_read_around(position) {
@@ -197,8 +197,12 @@ impl Volume {
                         self.part_done(part, answer, out);
                     }
                 }
-                Owner::Bitmap { all } => self.array.bitmap_done(Some(position), all, fault, out),
-                Owner::Superblock => self.array.superblock_done(Some(position), fault, out),
+                Owner::Bitmap { all } => {
+                    self.array.bitmap_done(Some(position), all, fault, &self.knobs, out);
+                }
+                Owner::Superblock => {
+                    self.array.superblock_done(Some(position), fault, &self.knobs, out);
+                }
             }
         }
         next

@@ -103,7 +103,6 @@ impl Volume {
     ) -> Self {
         let mut array = Array::new(id, &config.source, epoch_secs, now);
         array.set_queues(&config.knobs, |_| 0);
-        array.fail_last_dev = config.knobs.fail_last_dev;
         let memory = StripeMemory { first, frames, stripes_max: config.stripes_max };
         let raid = Personality::new(memory, config);
         let reshape = config.source.assembly().and_then(|assembly| assembly.reshape.as_ref());
@@ -359,11 +358,11 @@ impl Volume {
             }
             Owner::Flush(flight) => self.flush_done(flight, position, result, out),
             Owner::Bitmap { all } => {
-                self.array.bitmap_done(position, all, result, out);
+                self.array.bitmap_done(position, all, result, &self.knobs, out);
                 self.metadata_done(position, result, out);
             }
             Owner::Superblock => {
-                self.array.superblock_done(position, result, out);
+                self.array.superblock_done(position, result, &self.knobs, out);
                 self.metadata_done(position, result, out);
             }
             Owner::Parts(first, merged) => {

@@ -486,7 +486,7 @@ impl Volume {
         result: Result<(), Fault>,
         out: &mut Outbox,
     ) {
-        self.array.flush_done(flight, position, result, out);
+        self.array.flush_done(flight, position, result, &self.knobs, out);
         self.flushed(out);
     }
 

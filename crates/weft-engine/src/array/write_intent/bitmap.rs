@@ -36,6 +36,7 @@ use crate::contract::input::Fault;
 use crate::contract::member::MemberState;
 use crate::contract::output::MemberOp;
 use crate::contract::snapshot::BitmapSnapshot;
+use crate::knobs::Knobs;
 use crate::layout::Layout;
 use crate::mutant::Mutant;
 
@@ -738,6 +739,7 @@ impl Array {
         position: Option<usize>,
         all: bool,
         result: Result<(), Fault>,
+        knobs: &Knobs,
         out: &mut Outbox,
     ) {
         let member = position.map(|position| &mut self.members[position]);
@@ -757,7 +759,7 @@ impl Array {
             }
             (Some(_), Err(fault)) => {
                 if let Some(position) = position {
-                    self.fail_for(position, fault, out);
+                    self.fail_for(position, fault, knobs, out);
                 }
             }
             // While a superblock update is due, a bitmap write that succeeds does not show that

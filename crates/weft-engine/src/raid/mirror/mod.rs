@@ -149,7 +149,7 @@ impl Mirror {
         }
         let breaks = cx.view().breaks(position);
         let is_needed = breaks || !(spare || is_elsewhere);
-        if !is_needed || fault == Fault::Gone || (breaks && cx.view().fails_last()) {
+        if !is_needed || fault == Fault::Gone || (breaks && cx.view().fails_last(cx.knobs)) {
             cx.fail_for(position, fault);
         }
         if !is_needed {
