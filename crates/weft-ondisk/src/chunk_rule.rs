@@ -1,4 +1,4 @@
-//! Rule for chunks: the chunk sizes that a level may have.
+//! Rule for chunks: the chunk sizes that a level may have, and how texts name them.
 //!
 //! Source   md-raid.md §2.1 and §5.3: a power of two of at least a page; any multiple of the
 //!          logical block for RAID 0
@@ -21,7 +21,7 @@ pub enum ChunkRule {
 
 /// Upper bound of chunk sizes, exclusive: 2 GiB, because the kernel counts the bytes of a chunk in
 /// 31 bits.
-pub const CHUNK_END: Sectors = Sectors(1 << 22);
+pub(crate) const CHUNK_END: Sectors = Sectors(1 << 22);
 
 /// Smallest chunk of a level with parity or copies, and unit of the chunk of every new array: a
 /// page.
@@ -34,6 +34,16 @@ impl ChunkRule {
         matches!(self, Self::Multiple | Self::PowerOfTwo)
     }
 
+    /// Name that mdadm prints before the chunk; `None` if it prints no chunk.
+    #[must_use]
+    pub const fn name(self) -> Option<&'static str> {
+        match self {
+            Self::Multiple | Self::PowerOfTwo => Some("Chunk Size"),
+            Self::Rounding => Some("Rounding"),
+            Self::Unused => None,
+        }
+    }
+
     /// Whether an array on members with logical blocks of `block` may have this chunk. An allowed
     /// chunk is not 0 where [`ChunkRule::is_needed`] holds, so it can be used as a divisor. The
     /// upper bound `CHUNK_END` is not checked.
@@ -43,6 +53,28 @@ impl ChunkRule {
             Self::Multiple => chunk.0 > 0 && chunk.0.is_multiple_of(block.0.max(1)),
             Self::PowerOfTwo => chunk.0.is_power_of_two() && chunk >= CHUNK_PAGE.max(block),
             Self::Rounding | Self::Unused => true,
+        }
+    }
+
+    /// Chunks that [`ChunkRule::allows`] accepts, for error texts.
+    #[must_use]
+    pub fn expected(self, block: Sectors) -> String {
+        match self {
+            Self::Multiple => format!("a multiple of the logical block, {} sectors", block.0),
+            Self::PowerOfTwo => {
+                format!("a power of two, at least {} sectors", CHUNK_PAGE.max(block).0)
+            }
+            Self::Rounding | Self::Unused => "any number of sectors".to_owned(),
+        }
+    }
+
+    /// Chunks that [`ChunkRule::allows_new`] accepts, for error texts.
+    #[must_use]
+    pub const fn expected_new(self) -> &'static str {
+        match self {
+            Self::Multiple => "a multiple of 4 KiB, at least 4 KiB and less than 2 GiB",
+            Self::PowerOfTwo => "a power of two, at least 4 KiB and less than 2 GiB",
+            Self::Rounding | Self::Unused => "none, for the level does not spread data in chunks",
         }
     }
 

@@ -7,7 +7,6 @@
 //! data offset of larger members as collected from 592 creations by mdadm's own writer.
 
 use crate::chunk_default::chunk_default;
-use crate::chunk_rule::ChunkRule;
 use crate::create_bitmap::{NewBitmap, bitmap_room, bitmap_space, no_bitmap};
 use crate::create_error::CreateError;
 use crate::{
@@ -339,14 +338,7 @@ impl NewArray {
         if rule.allows_new(found) {
             return Ok(found);
         }
-        let expected = match rule {
-            ChunkRule::Multiple => "a multiple of 8 sectors (4 KiB), less than 2 GiB",
-            ChunkRule::PowerOfTwo => {
-                "a power of two, at least 8 sectors (4 KiB) and less than 2 GiB"
-            }
-            ChunkRule::Rounding | ChunkRule::Unused => "none for this level",
-        };
-        Err(CreateError::Chunk { found, expected })
+        Err(CreateError::Chunk { found, expected: rule.expected_new() })
     }
 
     fn legal_data_offset(&self, chunk: Sectors) -> Result<Sectors, CreateError> {

@@ -8,7 +8,6 @@
 //! Source: output of mdadm 4.2 for the arrays in `fixtures/md-super` and for superblocks with
 //! single fields changed.
 
-use crate::chunk_rule::ChunkRule;
 use crate::layout_id::Layouts;
 use crate::{Features, Level, Minor, Role, Super1};
 use weft_units::Sectors;
@@ -49,10 +48,8 @@ impl Super1 {
             let layout = self.level.row().layouts.name(self.layout);
             line("Layout", layout.unwrap_or_else(|| format!("{:#x}", self.layout)));
         }
-        match self.level.row().chunk {
-            ChunkRule::Multiple | ChunkRule::PowerOfTwo => line("Chunk Size", kib(self.chunk)),
-            ChunkRule::Rounding => line("Rounding", kib(self.chunk)),
-            ChunkRule::Unused => {}
+        if let Some(name) = self.level.row().chunk.name() {
+            line(name, kib(self.chunk));
         }
         line("Device Role", self.describe_role());
         line("Array State", self.describe_slots());

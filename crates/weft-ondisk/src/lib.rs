@@ -68,7 +68,7 @@ pub use bitmap::{
     LOCKLESS_HEADER_BYTES, Trust,
 };
 pub use chunk_default::chunk_default;
-pub use chunk_rule::{CHUNK_END, ChunkRule};
+pub use chunk_rule::ChunkRule;
 pub use create::{NewArray, NewMember, data_offset_default};
 pub use create_bitmap::{BITMAP_DEFAULT_ABOVE, NewBitmap};
 pub use create_error::CreateError;

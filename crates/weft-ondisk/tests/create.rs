@@ -21,8 +21,9 @@ fn said(array: &NewArray) -> String {
 #[test]
 fn chunks_sizes_and_offsets_are_legal_up_to_their_edges() {
     type Change = fn(&mut NewArray);
-    const POWER: &str = "a power of two, at least 8 sectors (4 KiB) and less than 2 GiB";
-    const MULTIPLE: &str = "a multiple of 8 sectors (4 KiB), less than 2 GiB";
+    const POWER: &str = "a power of two, at least 4 KiB and less than 2 GiB";
+    const MULTIPLE: &str = "a multiple of 4 KiB, at least 4 KiB and less than 2 GiB";
+    const NONE: &str = "none, for the level does not spread data in chunks";
     let chunk = |found, of: &str| format!("chunk: found {found} sectors, expected {of}");
     let table: [(Level, Change, String); 22] = [
         (Level::Raid5, |it| it.chunk = Some(Sectors(8)), "legal".into()),
@@ -34,7 +35,7 @@ fn chunks_sizes_and_offsets_are_legal_up_to_their_edges() {
         (Level::Raid0, |it| it.chunk = Some(Sectors(12)), chunk(12, MULTIPLE)),
         (Level::Raid0, |it| it.chunk = Some(Sectors(1 << 22)), chunk(1 << 22, MULTIPLE)),
         (Level::Raid1, |it| it.chunk = Some(Sectors(0)), "legal".into()),
-        (Level::Raid1, |it| it.chunk = Some(Sectors(8)), chunk(8, "none for this level")),
+        (Level::Raid1, |it| it.chunk = Some(Sectors(8)), chunk(8, NONE)),
         (Level::Raid5, |it| it.size = Some(Sectors(1024)), "legal".into()),
         (
             Level::Raid5,
@@ -103,7 +104,7 @@ fn options_that_a_level_has_no_use_for_are_refused() {
         (
             Level::Linear,
             |it| it.chunk = Some(Sectors(8)),
-            "chunk: found 8 sectors, expected none for this level",
+            "chunk: found 8 sectors, expected none, for the level does not spread data in chunks",
         ),
         (
             Level::Raid10,

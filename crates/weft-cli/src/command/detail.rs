@@ -11,7 +11,7 @@ use weft_engine::assemble::states::AssemblyState;
 use weft_engine::assemble::{Assembly, Options, SlotState, assemble};
 use weft_export::control::{ArrayStatus, MemberStatus, ReshapeStatus, VolumeStatus};
 use weft_ondisk::layout_id::{Layouts, Raid10};
-use weft_ondisk::{ChunkRule, Features, Level, MdTime, Redundancy, Superblock};
+use weft_ondisk::{Features, Level, MdTime, Redundancy, Superblock};
 use weft_terminal::outcome::{Exit, Failure, Outcome};
 use weft_terminal::terminal::{complain, print_json, stdout};
 
@@ -371,13 +371,8 @@ impl Facts {
         };
         let mut shape: Vec<(&'static str, String)> =
             layout.map(|layout| ("Layout", layout)).into_iter().collect();
-        let chunk = || format!("{}K", array.chunk / 1024);
-        match row.map(|row| row.chunk) {
-            Some(ChunkRule::Rounding) => shape.push(("Rounding", chunk())),
-            Some(ChunkRule::Unused) => {}
-            Some(ChunkRule::Multiple | ChunkRule::PowerOfTwo) | None => {
-                shape.push(("Chunk Size", chunk()));
-            }
+        if let Some(name) = row.map_or(Some("Chunk Size"), |row| row.chunk.name()) {
+            shape.push((name, format!("{}K", array.chunk / 1024)));
         }
         groups.push(shape);
         let policy = match (striped, has_bitmap) {

@@ -3,7 +3,7 @@
 use clap::Args;
 use rustix::rand::{GetRandomFlags, getrandom};
 use weft_ondisk::layout_id::Layouts;
-use weft_ondisk::{ChunkRule, Level, MdTime, Minor, NewArray, NewBitmap, Redundancy, Uuid};
+use weft_ondisk::{Level, MdTime, Minor, NewArray, NewBitmap, Redundancy, Uuid};
 use weft_terminal::outcome::Failure;
 use weft_units::{Bytes, Sectors};
 
@@ -230,14 +230,9 @@ fn legal_chunk(level: Level, bytes: Bytes) -> Result<Sectors, Failure> {
     if rule.is_needed() && chunk.bytes() == bytes && rule.allows_new(chunk) {
         return Ok(chunk);
     }
-    let expected = match rule {
-        ChunkRule::Multiple => "a multiple of 4 KiB, at least 4 KiB and less than 2 GiB",
-        ChunkRule::PowerOfTwo => "a power of two, at least 4 KiB and less than 2 GiB",
-        ChunkRule::Rounding | ChunkRule::Unused => {
-            "none, for the level does not spread data in chunks; leave the option out"
-        }
-    };
-    Err(Failure::usage(format!("--chunk: found {}, expected {expected}", size::human(bytes))))
+    let (found, expected) = (size::human(bytes), rule.expected_new());
+    let way_out = if rule.is_needed() { "" } else { "; leave the option out" };
+    Err(Failure::usage(format!("--chunk: found {found}, expected {expected}{way_out}")))
 }
 
 pub(super) fn whole_sectors(option: &str, bytes: Bytes) -> Result<Sectors, Failure> {

@@ -22,7 +22,7 @@
 //!
 //! Source   md-reshape.md §3 to §5 (md: `reshape_request`, `raid5_start_reshape`)
 
-use weft_ondisk::{CHUNK_END, Role, Superblock};
+use weft_ondisk::{Role, Superblock};
 use weft_units::{ByteRange, SectorRange, Sectors, Slot};
 
 use super::superblock_update::FlushFor;
@@ -199,8 +199,10 @@ fn after_of(before: &Geometry, to: Shape) -> Result<Geometry, ReplyError> {
     let (chunk, size) = (to.chunk.unwrap_or(before.chunk()), before.member_size());
     let after = Geometry::new(before.level(), number, slots, chunk, size);
     let after = after.map_err(|error| ReplyError::Refused(error.to_string()))?;
-    if chunk >= CHUNK_END {
-        return Err(ReplyError::Refused(format!("chunk: found {chunk}, expected less than 2 GiB")));
+    let rule = after.level().row().chunk;
+    if !rule.allows_new(chunk) {
+        let expected = rule.expected_new();
+        return Err(ReplyError::Refused(format!("chunk: found {chunk}, expected {expected}")));
     }
     if after.member_size() != size {
         return Err(ReplyError::Refused(format!(

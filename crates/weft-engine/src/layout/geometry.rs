@@ -67,9 +67,14 @@ pub enum GeometryError {
         /// Sectors of a chunk.
         chunk: Sectors,
     },
-    /// The chunk size, given in sectors, is not a power of two of at least 4 KiB.
-    #[error("chunk: found {0}, expected a power of two of at least 8 sectors")]
-    Chunk(Sectors),
+    /// The level may not have the chunk.
+    #[error("chunk: found {found}, expected {}", level.row().chunk.expected(Sectors::ZERO))]
+    Chunk {
+        /// RAID level, which does not allow this chunk.
+        level: Level,
+        /// Sectors of the chunk that was found.
+        found: Sectors,
+    },
     /// The layout does not exist for the level.
     #[error("layout: found {layout}, which {level} does not have")]
     Layout {
@@ -165,7 +170,7 @@ impl Geometry {
             return Err(GeometryError::Layout { level, layout });
         }
         if !level.row().chunk.allows(chunk, Sectors::ZERO) {
-            return Err(GeometryError::Chunk(chunk));
+            return Err(GeometryError::Chunk { level, found: chunk });
         }
         let geometry = Self {
             level,
@@ -630,7 +635,7 @@ mod tests {
         assert!(matches!(make(Level::Raid5, 6, 4, 8, 80), GeometryError::Layout { .. }));
         assert!(matches!(make(Level::Raid6, 2, 3, 8, 80), GeometryError::Members { .. }));
         assert!(matches!(make(Level::Raid5, 2, 65, 8, 80), GeometryError::Members { .. }));
-        assert!(matches!(make(Level::Raid5, 2, 4, 24, 80), GeometryError::Chunk(_)));
+        assert!(matches!(make(Level::Raid5, 2, 4, 24, 80), GeometryError::Chunk { .. }));
         assert!(matches!(make(Level::Raid5, 2, 4, 128, 127), GeometryError::Size { .. }));
         assert!(matches!(make(Level::Raid5, 2, 4, 8, u64::MAX), GeometryError::Size { .. }));
         assert!(matches!(make(Level::Raid1, 0, 2, 0, 80), GeometryError::Level(_)));

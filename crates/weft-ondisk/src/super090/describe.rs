@@ -2,7 +2,6 @@
 
 use super::words::MAGIC;
 use super::{Disk090, Super090};
-use crate::chunk_rule::ChunkRule;
 use crate::layout_id::Layouts;
 use crate::{Level, MdTime};
 use weft_units::Sectors;
@@ -54,11 +53,8 @@ impl Super090 {
             let layout = self.level.row().layouts.name(self.layout);
             line("Layout", layout.unwrap_or_else(|| "-unknown-".to_owned()));
         }
-        let chunk = format!("{}K", self.chunk_bytes >> 10);
-        match self.level.row().chunk {
-            ChunkRule::Multiple | ChunkRule::PowerOfTwo => line("Chunk Size", chunk),
-            ChunkRule::Rounding => line("Rounding", chunk),
-            ChunkRule::Unused => {}
+        if let Some(name) = self.level.row().chunk.name() {
+            line(name, format!("{}K", self.chunk_bytes >> 10));
         }
         lines
     }

@@ -10,7 +10,7 @@
 
 use super::raw::{Raw, STRUCTURE};
 use super::{ROLES_MAX, ResyncOffset, Role, Super1, role_at, sectors_of};
-use crate::chunk_rule::{CHUNK_END, CHUNK_PAGE, ChunkRule};
+use crate::chunk_rule::{CHUNK_END, ChunkRule};
 use crate::error::at;
 use crate::layout_id::Layouts;
 use crate::{At, Level, SuperblockError};
@@ -370,10 +370,7 @@ pub(crate) fn check_chunk(
     if rule.allows(chunk, block) {
         return Ok(());
     }
-    let expected = match rule {
-        ChunkRule::Multiple => format!("a multiple of the logical block, {} sectors", block.0),
-        _ => format!("a power of two, at least {} sectors, for {level}", CHUNK_PAGE.0),
-    };
+    let expected = format!("{}, for {level}", rule.expected(block));
     Err(SuperblockError::value(at, chunk.0, expected))
 }
 
