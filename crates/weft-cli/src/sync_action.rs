@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use serde_json::json;
+use weft_engine::layout::Layout;
 use weft_engine::layout::geometry::Geometry;
 use weft_engine::layout::mirrors::Mirrors;
 use weft_export::control::{Command, MismatchStatus, MismatchesStatus, VolumeStatus};
@@ -137,7 +138,8 @@ pub(crate) fn refuse_wrong_strips(arguments: &Sync) -> Result<(), Failure> {
     let volume = only_volume(&target.name, &status)?;
     let copies = mirrors_of(volume).map_or(1, |it| usize::from(it.copies_per_chunk()));
     let votes = copies.saturating_sub(volume.degraded) > 2;
-    let Some(array) = volume.array.as_ref().filter(|_| votes || volume.level == "raid6") else {
+    let level = volume.level.parse().ok().filter(|it: &Level| votes || has_syndrome(*it));
+    let (Some(array), Some(level)) = (volume.array.as_ref(), level) else {
         return Ok(());
     };
     if arguments.no_wait {
@@ -162,7 +164,7 @@ pub(crate) fn refuse_wrong_strips(arguments: &Sync) -> Result<(), Failure> {
     let failed =
         |error: &dyn std::fmt::Display| Failure::failed(format!("{}: {error}", target.name));
     let geometry = Geometry::new(
-        Level::Raid6,
+        level,
         array.layout,
         u32::try_from(volume.slots).map_err(|error| failed(&error))?,
         Bytes(array.chunk).sectors_floor(),
@@ -206,7 +208,7 @@ pub(crate) fn perform(target: &mut Target, action: &'static str) -> Result<Repor
     // After the loss of the last parity, further stripes have nothing to compare.
     let parities = match mirrors_of(&volume) {
         Some(mirrors) => usize::from(mirrors.copies_per_chunk()) - 1,
-        None if volume.level == "raid6" => 2,
+        None if volume.level.parse().is_ok_and(has_syndrome) => 2,
         None => 1,
     };
     if volume.degraded >= parities {
@@ -245,13 +247,19 @@ pub(crate) fn watch(target: &mut Target, action: &'static str) -> Result<VolumeS
 /// Places of the copies of a volume; `None` if it is no mirror.
 fn mirrors_of(volume: &VolumeStatus) -> Option<Mirrors> {
     let array = volume.array.as_ref()?;
-    let slots = u16::try_from(volume.slots).ok()?;
+    let level: Level = volume.level.parse().ok()?;
+    let slots = u32::try_from(volume.slots).ok()?;
     let size = Bytes(array.member_size).sectors_floor();
-    match volume.level.as_str() {
-        "raid1" => Mirrors::raid1(slots, size),
-        "raid10" => Mirrors::raid10(array.layout, slots, Bytes(array.chunk).sectors_floor(), size),
-        _ => None,
+    let chunk = Bytes(array.chunk).sectors_floor();
+    match Layout::new(level, array.layout, slots, chunk, size, &[]).ok()? {
+        Layout::Mirrors(places) => Some(places),
+        Layout::Parity(_) | Layout::Striped(_) => None,
     }
+}
+
+/// Whether a level has P and Q, which tell the strip that is wrong.
+fn has_syndrome(level: Level) -> bool {
+    level.parity_count() > 1
 }
 
 /// Number of sectors that count as one mismatch: a stripe of 4 KiB, or a unit of a mirror.

@@ -6,7 +6,7 @@ use weft_engine::WriteBackConfig;
 use weft_engine::knobs::{CACHES_PASSED_MAX, Knobs};
 use weft_engine::layout::Layout;
 use weft_ondisk::layout_id::Raid10;
-use weft_ondisk::{Level, Version};
+use weft_ondisk::{Level, Redundancy, Version};
 use weft_units::{Bytes, Sectors, Span};
 
 use crate::array::Array;
@@ -171,13 +171,14 @@ impl Options {
     /// Number of copies of the data; 1 without mirrors.
     #[must_use]
     pub fn copies(&self) -> usize {
-        match (self.level, self.layout) {
-            (Level::Raid1, _) => self.members,
-            (Level::Raid10, Some(layout)) => {
+        let row = self.level.row();
+        match row.redundancy {
+            Redundancy::Mirror => self.members,
+            Redundancy::Copies => {
+                let layout = self.layout.unwrap_or(row.layouts.default_number());
                 Raid10::from_code(layout).map_or(1, |parts| parts.copies() as usize)
             }
-            (Level::Raid10, None) => 2,
-            _ => 1,
+            Redundancy::None | Redundancy::Parity(_) => 1,
         }
     }
 

@@ -199,6 +199,12 @@ impl Level {
         matches!(self.row().redundancy, Redundancy::Copies | Redundancy::Mirror)
     }
 
+    /// Whether each member has all data, so that there are neither layouts nor chunks.
+    #[must_use]
+    pub const fn is_mirror(self) -> bool {
+        matches!(self.row().redundancy, Redundancy::Mirror)
+    }
+
     /// Whether the superblock's `size` gives the used part of each member. For levels without
     /// redundancy `data_size` gives it.
     #[must_use]
@@ -269,6 +275,8 @@ mod tests {
         for (row, place) in LEVELS.iter().zip(0..) {
             assert_eq!((row.level as usize, row.level.row().code), (place, row.code));
             assert!(row.members_min > row.level.parity_count());
+            let unused = row.chunk == ChunkRule::Unused && row.layouts == Layouts::Ignored;
+            assert_eq!(row.level.is_mirror(), unused);
         }
         assert!(LEVELS.is_sorted_by(|one, other| one.code < other.code));
         assert_eq!(Level::listed(), "linear, 0, 1, 4, 5, 6 or 10");

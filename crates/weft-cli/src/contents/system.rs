@@ -45,7 +45,7 @@ pub(super) struct Shape {
 /// Whether `array`, with this content, holds the system of a NAS, judged by all arrays that were
 /// found.
 pub(super) fn is_system(array: &Shape, holds: &Kind, all: &[Shape]) -> bool {
-    let is_small = array.level == Level::Raid1
+    let is_small = array.level.is_mirror()
         && array.is_of_parts
         && array.size <= SYSTEM_MAX
         && matches!(holds, Kind::Ext(_) | Kind::Swap);

@@ -3,7 +3,7 @@
 use clap::Args;
 use rustix::rand::{GetRandomFlags, getrandom};
 use weft_ondisk::layout_id::Layouts;
-use weft_ondisk::{Level, MdTime, Minor, NewArray, NewBitmap, Redundancy, Uuid};
+use weft_ondisk::{Level, MdTime, Minor, NewArray, NewBitmap, Uuid};
 use weft_terminal::outcome::Failure;
 use weft_units::{Bytes, Sectors};
 
@@ -92,7 +92,7 @@ fn check_members(arguments: &NewArrayOptions, level: Level) -> Result<(), Failur
             "--write-behind: weft answers a write when every member has it; leave the option out",
         ));
     }
-    if level.row().redundancy != Redundancy::Mirror && !arguments.write_mostly.is_empty() {
+    if !level.is_mirror() && !arguments.write_mostly.is_empty() {
         return Err(Failure::usage(format!(
             "--write-mostly: found {level}, expected raid1, which has a choice of members to read"
         )));

@@ -16,7 +16,7 @@ pub(super) struct Shape {
 /// Shapes of arrays with this number of slots that can be read with this number of members missing.
 pub(super) fn shapes(slots: usize, missing: usize) -> Vec<Shape> {
     let of = |level: Level, layouts: &[u32]| -> Vec<Shape> {
-        let chunks: &[u64] = if level == Level::Raid1 { &[0] } else { &CHUNKS };
+        let chunks: &[u64] = if level.is_striped() { &CHUNKS } else { &[0] };
         let pairs = layouts.iter().flat_map(|layout| chunks.iter().map(move |it| (*layout, *it)));
         let slots = u32::try_from(slots).unwrap_or(u32::MAX);
         pairs.map(|(layout, chunk)| Shape { level, layout, chunk: Sectors(chunk), slots }).collect()

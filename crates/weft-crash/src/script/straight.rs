@@ -8,7 +8,7 @@
 
 use weft_engine::layout::mirrors::Mirrors;
 use weft_ondisk::layout_id::{self, Layouts};
-use weft_ondisk::{Level, Redundancy, Version};
+use weft_ondisk::{Redundancy, Version};
 use weft_units::Sectors;
 use weft_units::rng::Rng;
 
@@ -56,7 +56,7 @@ const LAYOUTS: [u32; 8] = [0x102, 0x102, 0x201, 0x1_0201, 0x103, 0x301, 0x1_0301
 /// Whether members of this number and size can have a RAID 10 layout.
 pub(super) fn is_possible(layout: u32, options: &Options) -> bool {
     let members = options.members;
-    Level::Raid10.row().layouts.allows(layout, members as u32)
+    Layouts::Copies.allows(layout, members as u32)
         && Mirrors::raid10(layout, members as u16, options.chunk, options.data_of(0)).is_some()
 }
 

@@ -9,7 +9,7 @@
 //!
 //! Source   md-reshape.md §8 (md: `update_size`, `raid1_reshape`)
 
-use weft_ondisk::{Level, Role};
+use weft_ondisk::Role;
 use weft_units::{Sectors, Slot};
 
 use super::write_intent::bitmap_change::room_with_layout;
@@ -125,8 +125,7 @@ impl Array {
         frames: u32,
     ) -> Option<Result<bool, ReplyError>> {
         let layout = self.layout.as_ref()?;
-        let is_mirror = layout.level() == Level::Raid1;
-        is_mirror.then(|| match to {
+        layout.level().is_mirror().then(|| match to {
             Shape { raid_disks: Some(slots), layout: None, chunk: None } => {
                 self.change_mirrors(slots, frames)
             }

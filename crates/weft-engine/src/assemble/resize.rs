@@ -5,7 +5,7 @@
 //! space holds no data before all members have recorded the resize. A member that lags by one
 //! update is therefore resized as the others are.
 
-use weft_ondisk::{Level, Role, Superblock};
+use weft_ondisk::{Role, Superblock};
 
 use super::Member;
 use super::decision::Decision;
@@ -42,5 +42,5 @@ fn is_resized(before: &Superblock, after: &Superblock) -> bool {
         && [before, after].iter().all(|it| it.reshape().is_none())
         && before.size() <= after.size()
         && (slots_differ || grows)
-        && (!slots_differ || (after.level() == Level::Raid1 && after.as_v1().is_some()))
+        && (!slots_differ || (after.level().is_mirror() && after.as_v1().is_some()))
 }

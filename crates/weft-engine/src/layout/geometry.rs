@@ -319,7 +319,7 @@ impl Geometry {
     #[must_use]
     pub fn placement(&self, full_stripe: FullStripe) -> Placement {
         let members = self.members;
-        if self.level == Level::Raid6 {
+        if self.parities > 1 {
             return self.placement_with_q(full_stripe);
         }
         let asymmetric = |first: u16, skip: u16| DataRule::Asymmetric { first, skip };

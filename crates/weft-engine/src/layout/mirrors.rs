@@ -174,7 +174,7 @@ impl Mirrors {
     /// Chunk size in sectors; 0 for RAID 1, which has no chunks.
     #[must_use]
     pub fn chunk(&self) -> Sectors {
-        if self.level == Level::Raid1 { Sectors::ZERO } else { self.chunk }
+        if self.level.is_mirror() { Sectors::ZERO } else { self.chunk }
     }
 
     /// Number of chunks in a row across the members, as md counts them for its I/O hints: the
@@ -226,7 +226,7 @@ impl Mirrors {
     /// chunk.
     #[must_use]
     pub fn resync_unit(&self) -> Sectors {
-        if self.level == Level::Raid1 { RESYNC_UNIT } else { self.chunk.min(RESYNC_UNIT) }
+        if self.level.is_mirror() { RESYNC_UNIT } else { self.chunk.min(RESYNC_UNIT) }
     }
 
     /// Number of frames for a resync with `units` units in progress. `units` is limited to 1 ..= 32
@@ -267,7 +267,7 @@ impl Mirrors {
     pub(super) fn rows(&self) -> Rows {
         let (members, near, far) =
             (u64::from(self.members), u64::from(self.near), u64::from(self.far));
-        let unit = if self.level == Level::Raid1 { MIRROR_ROW } else { self.chunk };
+        let unit = if self.level.is_mirror() { MIRROR_ROW } else { self.chunk };
         let together = near / gcd(near, members);
         let (copies, sections) = if self.offset { (far, 1) } else { (1, far) };
         let stride = self.stride * self.chunk.0;

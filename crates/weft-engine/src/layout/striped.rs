@@ -162,7 +162,7 @@ impl Striped {
     /// Chunk size in sectors; 0 for linear, which has no chunks.
     #[must_use]
     pub fn chunk(&self) -> Sectors {
-        if self.level == Level::Linear { Sectors::ZERO } else { self.chunk }
+        if self.level.is_striped() { self.chunk } else { Sectors::ZERO }
     }
 
     /// Number of data sectors used of the member that is used most.
@@ -181,7 +181,7 @@ impl Striped {
     /// Whether every block of `block` sectors of the array is a whole block on one member.
     pub(crate) fn is_aligned(&self, block: Sectors) -> bool {
         let aligned = |sector: Sectors| sector.0.is_multiple_of(block.0);
-        (self.level == Level::Linear || aligned(self.chunk))
+        (!self.level.is_striped() || aligned(self.chunk))
             && self.zones.iter().all(|zone| aligned(zone.first) && aligned(zone.member_first))
     }
 
@@ -220,7 +220,7 @@ impl Striped {
     /// the zone's members. `None` for linear, and if there is only one zone.
     #[must_use]
     pub fn zone_of(&self, sector: Sectors) -> Option<(usize, Vec<Slot>)> {
-        if self.level == Level::Linear || self.zones.len() == 1 {
+        if !self.level.is_striped() || self.zones.len() == 1 {
             return None;
         }
         let number = self.zones.partition_point(|zone| zone.end <= sector);

@@ -15,7 +15,6 @@
 //!          member that has the whole range goes before another one that has bad blocks in it
 //! Compare  where copies may differ the first one is read, without a choice
 
-use weft_ondisk::Level;
 use weft_units::{Sectors, Slot};
 
 use crate::layout::mirrors::{Copy, Mirrors};
@@ -61,9 +60,10 @@ enum Rule {
 
 impl ReadBalance {
     pub(super) fn new(places: &Mirrors) -> Self {
-        let rule = match places.level() {
-            Level::Raid1 => Rule::Raid1,
-            _ => Rule::Raid10 { near: places.near_copies() > 1, far: places.far_copies() > 1 },
+        let rule = if places.level().is_mirror() {
+            Rule::Raid1
+        } else {
+            Rule::Raid10 { near: places.near_copies() > 1, far: places.far_copies() > 1 }
         };
         Self { rule, heads: vec![Sectors::ZERO; places.members().into()] }
     }

@@ -950,7 +950,7 @@ impl Part {
 ///
 /// Source   md's RAID 10 compares in a resync, its RAID 1 does not
 fn reads_one(action: SyncAction, level: Level) -> bool {
-    action == SyncAction::Recover || (action == SyncAction::Resync && level == Level::Raid1)
+    action == SyncAction::Recover || (action == SyncAction::Resync && level.is_mirror())
 }
 
 /// Range of `len` sectors from `start` on, limited to the array's size rounded down to whole
@@ -971,7 +971,7 @@ pub(super) fn pass(action: SyncAction, places: &Mirrors, array: ArrayView<'_>) -
         unit: places.resync_unit(),
         size: if recovers { places.member_size() } else { places.array_size() },
         settles: if settles { Settles::UnlessPartlyRebuilt } else { Settles::No },
-        maps: recovers && places.level() == Level::Raid10,
+        maps: recovers && places.level().syncs_array(),
     }
 }
 
