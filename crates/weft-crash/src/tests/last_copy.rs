@@ -30,6 +30,16 @@ fn last_copies() -> Vec<(Rig, usize)> {
     made.into()
 }
 
+/// Makes the disk fail one flush after a write, and asserts that the client's flush fails.
+fn fails_a_flush(rig: &mut Rig, disk: usize) {
+    let write = rig.write(2, 1);
+    assert!(rig.wait(write).is_ok());
+    rig.disks[disk].faults.flush_error = true;
+    let flush = rig.flush();
+    assert_eq!(rig.wait(flush), Err(ReplyError::Io));
+    rig.disks[disk].faults.flush_error = false;
+}
+
 /// Asserts that blocks 0 and 1 are read, that writes and flushes fail, and that the disk has not
 /// failed as a member.
 fn is_read_and_not_written(rig: &mut Rig, disk: usize) {
@@ -53,12 +63,7 @@ fn is_read_and_not_written(rig: &mut Rig, disk: usize) {
 #[test]
 fn last_copy_that_fails_a_flush_is_read_on() {
     for (mut rig, disk) in last_copies() {
-        let write = rig.write(2, 1);
-        assert!(rig.wait(write).is_ok());
-        rig.disks[disk].faults.flush_error = true;
-        let flush = rig.flush();
-        assert_eq!(rig.wait(flush), Err(ReplyError::Io));
-        rig.disks[disk].faults.flush_error = false;
+        fails_a_flush(&mut rig, disk);
         is_read_and_not_written(&mut rig, disk);
         rig.kill();
         rig.recover();
@@ -96,15 +101,9 @@ fn last_copy_that_fails_a_flush_is_failed_with_fail_last_dev() {
     for (mut rig, disk) in last_copies() {
         let knob = Knobs::default().parse("fail_last_dev", "1").unwrap();
         assert!(rig.command(Verb::Set(knob)).is_ok());
-        let write = rig.write(2, 1);
-        assert!(rig.wait(write).is_ok());
-        rig.disks[disk].faults.flush_error = true;
-        let flush = rig.flush();
-        assert_eq!(rig.wait(flush), Err(ReplyError::Io));
-        rig.disks[disk].faults.flush_error = false;
+        fails_a_flush(&mut rig, disk);
         let level = rig.options.level;
-        let is_mirror = matches!(level, Level::Raid1 | Level::Raid10);
-        let expected = if is_mirror { MemberState::Faulty } else { MemberState::InSync };
+        let expected = if level.has_copies() { MemberState::Faulty } else { MemberState::InSync };
         assert_eq!(rig.state_of(disk), Some(expected), "{level:?}");
         assert_eq!(rig.volume().array_state, "broken");
         assert!(rig.record.is_in_sync(disk), "{level:?}: no failure is recorded");
