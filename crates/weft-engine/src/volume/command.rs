@@ -206,7 +206,9 @@ impl Volume {
             return Err(ReplyError::Busy("a sync is running"));
         }
         if self.quiescing.is_some() {
-            return Err(ReplyError::Busy("another change waits for stripes; try again"));
+            return Err(ReplyError::Busy(
+                "another change waits until nothing is in progress; try again",
+            ));
         }
         // A reshape that stopped at a stripe that could not be copied goes on.
         if let Growth::Shape(to) = growth
@@ -228,7 +230,7 @@ impl Volume {
     /// Begins a reshape to the shape `to`, as soon as nothing uses the stripes.
     fn reshape(&mut self, to: Shape) -> Result<Option<Until>, ReplyError> {
         if self.has_deferred() || self.is_unanswered() {
-            return Err(ReplyError::Busy("stripes are in use for long; try again"));
+            return Err(ReplyError::Busy("requests are in progress for long; try again"));
         }
         let (before, after) = self.array.can_reshape(to)?;
         let needed = Personality::frames_to_reshape(&before, &after, &self.knobs);
@@ -353,7 +355,7 @@ impl Volume {
         resyncs || self.has_deferred() || self.raid.is_unproven()
     }
 
-    /// Whether a member does not answer, so that some stripes may stay in use for long.
+    /// Whether a member does not answer, so that some requests may stay in progress for long.
     fn is_unanswered(&self) -> bool {
         let unanswered = |it: &Member| it.stalled || (it.is_faulty() && it.in_flight > 0);
         self.array.members.iter().any(unanswered)
