@@ -42,24 +42,6 @@ fn writeback_statement_59_pauses_drain_a_small_pool() {
 }
 
 #[test]
-fn writeback_statement_60_no_more_is_dirty_than_the_limit_and_a_burst_of_each_cpu() {
-    for (limit, writers) in [(1, 1), (1, 10), (8, 2), (8, 10), (100, 2), (100, 10)] {
-        let mut world = world(Kernel::V3_1, limit, 250, writers);
-        measured(&mut world, 5);
-        let bound = limit * 256 + 1024 * u64::from(writers.min(8));
-        assert!(world.total_max <= bound, "{limit} MiB, {writers}: {} pages", world.total_max);
-    }
-}
-
-#[test]
-fn writeback_statement_61_two_equal_writers_get_equal_parts() {
-    let mut world = world(Kernel::V3_1, 100, 250, 2);
-    measured(&mut world, 30);
-    let [one, other] = world.progress()[..] else { panic!("two writers") };
-    assert!(one.abs_diff(other) * 20 < one.max(other), "{one} and {other} pages");
-}
-
-#[test]
 fn the_older_kernel_keeps_a_disk_busy_at_its_own_limits() {
     // 1 GiB of memory, of which 10 % may be dirty, and one writer.
     let config = PoolConfig::new(Kernel::V2_6_24, 4, 262_144, 240_000);
@@ -111,31 +93,6 @@ fn writeback_statement_59_a_sole_writer_of_a_small_pool_is_faster_than_before() 
             let after = rate(Kernel::IoLess(variant));
             assert!(after > before, "{variant:?} at {hz}: {before} to {after} MiB/s");
         }
-    }
-}
-
-#[test]
-fn writeback_statement_60_sleeping_writers_pass_the_limit_by_what_they_dirty_between_two_looks() {
-    for variant in IO_LESS {
-        for (limit, writers) in [(1, 1), (1, 10), (8, 2), (8, 10), (100, 2), (100, 10)] {
-            let mut world = world(Kernel::IoLess(variant), limit, 250, writers);
-            measured(&mut world, 5);
-            let pages = limit * 256;
-            let bound = pages + (pages / 256).max(16) * 8 + 8 * u64::from(writers);
-            let most = world.total_max;
-            assert!(most <= bound, "{variant:?} {limit} MiB, {writers}: {most} pages");
-        }
-    }
-}
-
-#[test]
-fn writeback_statement_61_two_equal_writers_that_sleep_get_equal_parts() {
-    for variant in IO_LESS {
-        let mut world = world(Kernel::IoLess(variant), 100, 250, 2);
-        measured(&mut world, 30);
-        let [one, other] = world.progress()[..] else { panic!("two writers") };
-        let apart = one.abs_diff(other);
-        assert!(apart * 20 < one.max(other), "{variant:?}: {one} and {other} pages");
     }
 }
 
