@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use weft_crash::World;
 use weft_crash::bugs::{CHECKERS, hunt};
-use weft_crash::excuses::{CACHED_WRONG_MAX, Excuses};
+use weft_crash::excuses::{CACHED_WRONG_MAX, ExcuseCounts};
 use weft_crash::golden;
 use weft_crash::kept::{self, Kept};
 use weft_crash::script::{Profile, Script};
@@ -265,10 +265,10 @@ fn gates_of_levels(totals: &Totals) -> [Gate; 15] {
 /// Ceilings on excuses: counts of contents that checkers accept although the writes of clients
 /// alone do not explain them. Each ceiling is somewhat above the count that was measured when the
 /// excuse was last made narrower.
-fn ceilings(excuses: Excuses) -> [Ceiling; 6] {
-    let Excuses { read, read_unsure, read_wrong, read_mixed, read_mixed_bytes, .. } = excuses;
-    let Excuses { written, written_wrong, measured, disagreed, too_many, .. } = excuses;
-    let Excuses { ended, ended_cached, ended_cached_wrong, .. } = excuses;
+fn ceilings(excuses: ExcuseCounts) -> [Ceiling; 6] {
+    let ExcuseCounts { read, read_unsure, read_wrong, read_mixed, read_mixed_bytes, .. } = excuses;
+    let ExcuseCounts { written, written_wrong, measured, disagreed, too_many, .. } = excuses;
+    let ExcuseCounts { ended, ended_cached, ended_cached_wrong, .. } = excuses;
     let share = |part: u64, of: u64, parts: u64| (part * parts).div_ceil(of.max(1));
     [
         Ceiling("of 10,000 sectors read may be wrong", share(read_unsure, read, 10_000), 80, {

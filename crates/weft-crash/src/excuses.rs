@@ -9,7 +9,7 @@ pub const CACHED_WRONG_MAX: u64 = 5;
 
 /// Counts of checks and of excuses, of one run or of many.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Excuses {
+pub struct ExcuseCounts {
     /// Sectors that were read and compared with the model (I1, I2, I3).
     pub read: u64,
     /// Sectors read that might have been wrong, because their member was missing or unreadable and
@@ -44,6 +44,6 @@ pub struct Excuses {
 }
 
 sums!(
-    Excuses: read, read_unsure, read_wrong, read_mixed, read_mixed_bytes, written, written_wrong,
+    ExcuseCounts: read, read_unsure, read_wrong, read_mixed, read_mixed_bytes, written, written_wrong,
     measured, disagreed, too_many, ended, ended_cached, ended_cached_wrong
 );

@@ -25,7 +25,7 @@ use crate::checker::parity::Bytes;
 use crate::chunk_kib;
 use crate::crash::Coverage;
 use crate::disk::IoErrors;
-use crate::excuses::Excuses;
+use crate::excuses::ExcuseCounts;
 use crate::model::Payload;
 use crate::options::Options;
 use crate::payload::PayloadMode;
@@ -117,7 +117,7 @@ pub struct Totals {
     pub coverage: Coverage,
     /// Counts of checks in scripts that accepted content which clients' writes alone do not explain
     /// (excuses).
-    pub excuses: Excuses,
+    pub excuses: ExcuseCounts,
     /// Number of process crashes.
     pub kills: u64,
     /// Number of sectors that were read back and found right.

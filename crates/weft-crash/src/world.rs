@@ -51,7 +51,7 @@ use crate::array::Array;
 use crate::checker::{Checkers, Limits, Record, View, consent};
 use crate::crash::Coverage;
 use crate::disk::Disk;
-use crate::excuses::Excuses;
+use crate::excuses::ExcuseCounts;
 use crate::model::{FlushMark, Model};
 use crate::options::{Options, member_bytes_max};
 use crate::payload::NeedsPayload;
@@ -200,7 +200,7 @@ pub struct World {
     partly_written: PartlyWritten,
     /// Excuses of reads: counts of contents read that were accepted although the writes of clients
     /// alone do not explain them. The excuses of checkers are in `checkers`.
-    excuses: Excuses,
+    excuses: ExcuseCounts,
     /// Number of member requests and computations that completed.
     pub(crate) completed: u64,
     /// Random numbers that choose which request completes next.
@@ -273,7 +273,7 @@ impl World {
             digest: Digest::default(),
             coverage: Coverage::default(),
             partly_written: PartlyWritten::default(),
-            excuses: Excuses::default(),
+            excuses: ExcuseCounts::default(),
             completed: 0,
             rng: Rng::new(options.seed),
             parity: Parity::detect(),
@@ -542,10 +542,10 @@ impl World {
     /// Counts of excuses: checks that accepted content which the writes of clients alone do not
     /// explain. All counts are 0 if disks lie, because checks of data do not count then.
     #[must_use]
-    pub fn excuses(&self) -> Excuses {
+    pub fn excuses(&self) -> ExcuseCounts {
         let mut excuses = self.checkers.excuses;
         excuses.merge(self.excuses);
-        if self.options.disks_lie { Excuses::default() } else { excuses }
+        if self.options.disks_lie { ExcuseCounts::default() } else { excuses }
     }
 
     /// Size of the array in bytes.

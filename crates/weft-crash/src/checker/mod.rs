@@ -60,7 +60,7 @@ pub use untouched::Untouched;
 
 use crate::array::{Array, SlotSector};
 use crate::disk::Disk;
-use crate::excuses::Excuses;
+use crate::excuses::ExcuseCounts;
 use crate::model::Model;
 use crate::suspects::Suspects;
 use crate::violation::Violation;
@@ -151,7 +151,7 @@ pub struct Checkers {
     bounded_wait: BoundedWait,
     left_alone: LeftAlone,
     /// Counts of checks that accepted content which clients' writes alone do not explain (excuses).
-    pub excuses: Excuses,
+    pub excuses: ExcuseCounts,
     /// Violations, the earliest first.
     pub found: Vec<Violation>,
 }
@@ -170,7 +170,7 @@ impl Checkers {
             bounds: Bounds::new(limits),
             bounded_wait: BoundedWait::default(),
             left_alone: LeftAlone::default(),
-            excuses: Excuses::default(),
+            excuses: ExcuseCounts::default(),
             found: Vec::new(),
         }
     }

@@ -8,7 +8,7 @@
 use weft_units::Slot;
 
 use super::{View, Violation};
-use crate::excuses::Excuses;
+use crate::excuses::ExcuseCounts;
 use crate::model::Why;
 
 const NAME: &str = "I7 untouched data";
@@ -25,7 +25,7 @@ impl Untouched {
         view: View<'_>,
         (disk, at): (usize, u64),
         bytes: &[u8],
-        excuses: &mut Excuses,
+        excuses: &mut ExcuseCounts,
         found: &mut Vec<Violation>,
     ) {
         let members = view.array.members();

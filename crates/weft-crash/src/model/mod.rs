@@ -40,7 +40,7 @@ use std::ops::Range;
 
 use weft_units::{ByteRange, SECTOR_BYTES};
 
-use crate::excuses::Excuses;
+use crate::excuses::ExcuseCounts;
 use crate::payload::PayloadMode;
 use crate::sector_map::SectorMap;
 use crate::violation::Violation;
@@ -351,7 +351,7 @@ impl Model {
         mark: &ReadMark,
         bytes: &[u8],
         errors: impl Fn(u64) -> Vec<Vec<u8>>,
-        excuses: &mut Excuses,
+        excuses: &mut ExcuseCounts,
     ) -> Result<(), Violation> {
         self.reads_outstanding -= 1;
         if self.payload == PayloadMode::None {

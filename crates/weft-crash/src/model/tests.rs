@@ -6,7 +6,7 @@ const SECTOR: ByteRange = ByteRange::new(512 * 7, 512);
 
 fn read(model: &mut Model, range: ByteRange, bytes: &[u8]) -> Result<(), Violation> {
     let mark = model.read_issued(range);
-    model.read_done(&mark, bytes, |_| Vec::new(), &mut Excuses::default())
+    model.read_done(&mark, bytes, |_| Vec::new(), &mut ExcuseCounts::default())
 }
 
 #[test]
@@ -24,7 +24,7 @@ fn a_read_sees_the_acknowledged_write_or_a_newer_one() {
     let early = model.read_issued(SECTOR);
     model.write_acknowledged(second, false);
     assert!(
-        model.read_done(&early, &one, |_| Vec::new(), &mut Excuses::default()).is_ok(),
+        model.read_done(&early, &one, |_| Vec::new(), &mut ExcuseCounts::default()).is_ok(),
         "the read was issued before the acknowledgement"
     );
     assert_eq!(read(&mut model, SECTOR, &one).unwrap_err().checker, "I1 durability");
@@ -99,7 +99,7 @@ fn a_read_that_saw_a_member_that_failed_since_does_not_settle_what_is_reconstruc
         let (early, before) = (model.read_issued(SECTOR), model.reconstructed());
         model.is_reconstructed(7, &reconstructed);
         let mut done = |mark: &ReadMark, found: &[u8]| {
-            model.read_done(mark, found, |_| Vec::new(), &mut Excuses::default()).unwrap();
+            model.read_done(mark, found, |_| Vec::new(), &mut ExcuseCounts::default()).unwrap();
             model.settle(7, found, before);
             model.clone()
         };
@@ -137,7 +137,7 @@ fn fua_is_durable_when_acknowledged_and_an_error_leaves_both() {
 #[test]
 fn what_failed_settles_and_does_not_come_back() {
     let late = |model: &mut Model, mark: &ReadMark, found: &[u8]| {
-        model.read_done(mark, found, |_| Vec::new(), &mut Excuses::default())
+        model.read_done(mark, found, |_| Vec::new(), &mut ExcuseCounts::default())
     };
     let mut model = Model::default();
     let (first, one) = model.write_issued(SECTOR, Payload::Fill(1));
@@ -166,7 +166,7 @@ fn only_what_may_be_reconstructed_may_be_wrong_and_only_so() {
     model.write_acknowledged(first, true);
     let wrong: Vec<u8> = right.iter().map(|byte| byte ^ 9).collect();
     let mark = model.read_issued(SECTOR);
-    let mut excuses = Excuses::default();
+    let mut excuses = ExcuseCounts::default();
     let mut done = |model: &mut Model, found: &[u8], errors: &[Vec<u8>]| {
         model.read_done(&mark, found, |_| errors.to_vec(), &mut excuses)
     };
@@ -297,7 +297,7 @@ fn parts_do_not_tear_and_do_not_go_away() {
     model.write_acknowledged(b, false);
     let late = model.read_issued(whole);
     let done = |model: &Model, mark: &ReadMark, found: [u8; 512]| {
-        let mut excuses = Excuses::default();
+        let mut excuses = ExcuseCounts::default();
         let done = model.clone().read_done(mark, &found, |_| Vec::new(), &mut excuses);
         (done.is_ok(), excuses.read_mixed)
     };

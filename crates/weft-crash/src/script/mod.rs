@@ -36,7 +36,7 @@ use weft_units::digest::Digest;
 
 use crate::crash::Coverage;
 use crate::disk::IoErrors;
-use crate::excuses::Excuses;
+use crate::excuses::ExcuseCounts;
 use crate::options::Options;
 use crate::violation::Violation;
 use crate::world::Order;
@@ -70,7 +70,7 @@ pub struct Report {
     /// Counts of power cuts, by their circumstances.
     pub coverage: Coverage,
     /// Counts of checks that accepted content which clients' writes alone do not explain (excuses).
-    pub excuses: Excuses,
+    pub excuses: ExcuseCounts,
     /// Number of process crashes.
     pub kills: u64,
     /// Number of read-only starts, each of which must write nothing.

@@ -7,7 +7,7 @@ use std::panic;
 
 use crate::World;
 use crate::bugs::{CHECKERS, RARE, RESHAPES, RESIZES, SEEN_BY, UNUSED, hunt, script};
-use crate::excuses::{CACHED_WRONG_MAX, Excuses};
+use crate::excuses::{CACHED_WRONG_MAX, ExcuseCounts};
 use crate::script::{Profile, Script};
 use weft_engine::mutant::Mutant;
 
@@ -90,8 +90,8 @@ fn the_head_of_the_checkers_has_each_that_can_be_run_alone() {
 
 /// Counts of the columns that I6 excused only because of the write-back cache, in the generated
 /// scripts with a cache. No violation ends a script here.
-fn let_pass_for_the_cache(planted: Option<Mutant>) -> Excuses {
-    let mut excuses = Excuses::default();
+fn let_pass_for_the_cache(planted: Option<Mutant>) -> ExcuseCounts {
+    let mut excuses = ExcuseCounts::default();
     let profiles = Profile::ALL.into_iter().chain(Profile::STRAIGHT).chain(Profile::BITMAPS);
     for (profile, seed) in profiles.cycle().zip(0..900) {
         let mut script = Script::generate(40_000 + seed, profile);
@@ -111,7 +111,7 @@ fn let_pass_for_the_cache(planted: Option<Mutant>) -> Excuses {
 /// parity wrongly, many are.
 #[test]
 fn what_passes_for_the_write_back_cache_is_counted_and_shows_wrong_parity() {
-    let share = |it: Excuses| it.ended_cached_wrong * 10_000 / it.ended.max(1);
+    let share = |it: ExcuseCounts| it.ended_cached_wrong * 10_000 / it.ended.max(1);
     let (right, wrong) = quietly(|| {
         (let_pass_for_the_cache(None), let_pass_for_the_cache(Some(Mutant::RmwNewAsOld)))
     });

@@ -6,14 +6,14 @@
 use std::collections::BTreeSet;
 
 use crate::script::{Profile, Script};
-use crate::{Coverage, excuses::Excuses};
+use crate::{Coverage, excuses::ExcuseCounts};
 
 /// Seeds of each profile.
 const SEEDS: std::ops::Range<u64> = 400_000..400_012;
 
 #[test]
 fn profiles_keep_their_promises_without_parity() {
-    let (mut coverage, mut excuses) = (Coverage::default(), Excuses::default());
+    let (mut coverage, mut excuses) = (Coverage::default(), ExcuseCounts::default());
     let (mut shapes, mut requests, mut verified) = (BTreeSet::new(), 0, 0);
     for profile in Profile::STRAIGHT {
         for seed in SEEDS {
