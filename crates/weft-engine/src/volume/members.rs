@@ -109,7 +109,7 @@ impl Volume {
                 out.notice(Notice::MemberStalled { member: index, read_around: stalled });
             }
             if stalled && self.quiescing.is_some() {
-                // The member may keep requests in progress for long, and no command waits that long.
+                // The member may keep requests in progress, and no command waits that long.
                 let why = "a member does not answer, so that requests stay in progress; try again";
                 self.give_up_quiescing(&ReplyError::Busy(why), out);
             }
