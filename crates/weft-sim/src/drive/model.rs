@@ -23,7 +23,7 @@ mod fields;
 use super::hdd::{HddParameters, Platters, Seek, SeekPoints};
 use super::null::NullParameters;
 use super::reduced::ReducedParameters;
-use super::ssd::{FlashParameters, Shape, SsdParameters};
+use super::ssd::{FlashParameters, MappingGeometry, SsdParameters};
 use fields::{Fields, wrong};
 use std::sync::Arc;
 use toml::{Table, Value};
@@ -373,7 +373,7 @@ fn ssd(fields: &mut Fields<'_>) -> Result<SsdParameters, ModelError> {
     let pages = capacity / 4_096;
     let simulated = u64::from(fields.count("simulated_mib", 64..=16_384)?) * 256;
     let over_provisioning = fields.percent("over_provisioning_percent", 1.0..=400.0)?;
-    let shape = Shape {
+    let shape = MappingGeometry {
         pages,
         simulated: simulated.min(pages.div_ceil(256) * 256),
         over_provisioning,

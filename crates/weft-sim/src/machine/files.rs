@@ -14,7 +14,7 @@ use weft_engine::page_cache::{
 use weft_engine::{Congestion, Flags, RequestOp};
 use weft_units::{ByteRange, Bytes, Span, VolumeId};
 
-use super::host::{Asked, Host};
+use super::host::{AnswerReceiver, Host};
 use super::thread::Thread;
 use super::{Machine, Pid, Process, Woken};
 
@@ -206,7 +206,7 @@ impl Host {
         let (start, count) = files.places.place(out.inode, out.pages.start, count);
         let pages = out.pages.start..out.pages.start + count;
         out.pages.start += count;
-        let asked = Asked::Pages { pid, inode: out.inode, pages };
+        let asked = AnswerReceiver::Pages { pid, inode: out.inode, pages };
         let flags = Flags { sync, ..Flags::NONE };
         let range = ByteRange::new(start.0, count * PAGE_BYTES);
         self.request(VolumeId(out.bdi.0), asked, RequestOp::Write, range, flags);

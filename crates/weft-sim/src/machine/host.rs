@@ -67,7 +67,7 @@ pub struct Host {
     leaving: VecDeque<(Time, VecDeque<Output>, bool)>,
     engine_woken: Option<Time>,
     /// Unanswered client requests by tag, each with the receiver of the answer.
-    requests: BTreeMap<u64, (Asked, ClientRequest)>,
+    requests: BTreeMap<u64, (AnswerReceiver, ClientRequest)>,
     next_tag: u64,
     next_frame: u32,
     frames: (u32, u32),
@@ -128,7 +128,7 @@ pub struct Seen {
 
 /// Receiver of the answer to a request.
 #[derive(Clone, Debug)]
-pub(super) enum Asked {
+pub(super) enum AnswerReceiver {
     /// A process, and the name that it gave to the request.
     Process { pid: Pid, name: u64 },
     /// The page cache, for a process that writes these pages of a file.
@@ -242,13 +242,13 @@ impl Host {
         range: ByteRange,
         flags: Flags,
     ) {
-        self.request(volume, Asked::Process { pid, name }, op, range, flags);
+        self.request(volume, AnswerReceiver::Process { pid, name }, op, range, flags);
     }
 
     pub(super) fn request(
         &mut self,
         volume: VolumeId,
-        asked: Asked,
+        asked: AnswerReceiver,
         op: RequestOp,
         range: ByteRange,
         flags: Flags,
@@ -257,7 +257,7 @@ impl Host {
             RequestOp::Read | RequestOp::Write => self.take_frames(range),
             _ => Run::EMPTY,
         };
-        let (Asked::Process { pid, .. } | Asked::Pages { pid, .. }) = &asked;
+        let (AnswerReceiver::Process { pid, .. } | AnswerReceiver::Pages { pid, .. }) = &asked;
         let pid = *pid;
         let attr = self.attr(pid, op, flags);
         if let Some((_, seen)) = &mut self.seen {

@@ -46,7 +46,7 @@ const KEPT: usize = 4;
 
 /// Sizes of a mapping, in pages and slots of 4 KiB.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::drive) struct Shape {
+pub(in crate::drive) struct MappingGeometry {
     /// Number of pages of the drive.
     pub(in crate::drive) pages: u64,
     /// Number of pages that are mapped, a multiple of those of a region.
@@ -61,7 +61,7 @@ pub(in crate::drive) struct Shape {
     pub(in crate::drive) choices: u32,
 }
 
-impl Shape {
+impl MappingGeometry {
     fn row(&self) -> u32 {
         self.dies * self.superpage
     }
@@ -102,7 +102,7 @@ pub(super) enum Work {
 /// Mapping of a drive's pages to slots, with garbage collection.
 #[derive(Clone, Debug)]
 pub(in crate::drive) struct Mapping {
-    shape: Shape,
+    shape: MappingGeometry,
     /// By mapped page: its slot, or [`NONE`].
     slots: Vec<u32>,
     /// By slot: its mapped page, or [`NONE`].
@@ -148,7 +148,7 @@ struct Victim {
 
 impl Mapping {
     /// A mapping in which no page is mapped and all rows are free.
-    pub(super) fn fresh(shape: Shape) -> Self {
+    pub(super) fn fresh(shape: MappingGeometry) -> Self {
         let rows = shape.rows();
         let mut free: VecDeque<u32> = (0..rows).collect();
         let mut head = || Head { row: free.pop_front().expect("free rows exist"), next: 0 };
@@ -178,8 +178,9 @@ impl Mapping {
 
     /// The mapping after everything was written once in order and twice at random, page by page.
     /// Making one takes a quarter of a second, so those of the last four shapes are kept.
-    pub(super) fn steady(shape: Shape) -> Self {
-        static STEADY: Mutex<Vec<(Shape, Arc<OnceLock<Mapping>>)>> = Mutex::new(Vec::new());
+    pub(super) fn steady(shape: MappingGeometry) -> Self {
+        static STEADY: Mutex<Vec<(MappingGeometry, Arc<OnceLock<Mapping>>)>> =
+            Mutex::new(Vec::new());
         let steady = {
             let mut kept = STEADY.lock().unwrap_or_else(PoisonError::into_inner);
             let at = kept.iter().position(|(of, _)| *of == shape);
@@ -191,7 +192,7 @@ impl Mapping {
         steady.get_or_init(|| Self::written(shape)).clone()
     }
 
-    fn written(shape: Shape) -> Self {
+    fn written(shape: MappingGeometry) -> Self {
         let mut mapping = Self::fresh(shape);
         mapping.unused = 0;
         let mut nothing = |_: Work| {};
@@ -421,9 +422,16 @@ impl Mapping {
 mod tests {
     use super::*;
 
-    fn shape(over_provisioning: u32, choices: u32) -> Shape {
+    fn shape(over_provisioning: u32, choices: u32) -> MappingGeometry {
         let (dies, superpage) = (8, 8);
-        Shape { pages: 1 << 20, simulated: 1 << 15, over_provisioning, dies, superpage, choices }
+        MappingGeometry {
+            pages: 1 << 20,
+            simulated: 1 << 15,
+            over_provisioning,
+            dies,
+            superpage,
+            choices,
+        }
     }
 
     /// Numbers of host slots, moved slots, padding and erased rows, summed over some work.

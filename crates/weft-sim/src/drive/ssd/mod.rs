@@ -28,7 +28,7 @@ mod spread;
 mod streams;
 
 pub(super) use flash::FlashParameters;
-pub(super) use mapping::Shape;
+pub(super) use mapping::MappingGeometry;
 
 use super::counters::Counters;
 use super::events::Events;
@@ -52,7 +52,7 @@ const PAGE_BYTES: u64 = 4096;
 /// Parameters of an [`Ssd`].
 #[derive(Clone, Debug)]
 pub(super) struct SsdParameters {
-    pub(super) shape: Shape,
+    pub(super) shape: MappingGeometry,
     pub(super) flash: FlashParameters,
     pub(super) queue_depth: u32,
     /// Latency that every command has; it occupies neither a die nor the link.

@@ -11,7 +11,7 @@ use weft_units::{ByteRange, Bytes, MemberIndex, Span, Time};
 
 use super::super::Woken;
 use super::super::member::{Member, command_of};
-use super::{ADMIN, Asked, Host};
+use super::{ADMIN, AnswerReceiver, Host};
 use crate::drive::Access;
 
 impl Host {
@@ -171,10 +171,12 @@ impl Host {
                         seen[place as usize].answered = Some(self.now);
                     }
                     match asked {
-                        Asked::Process { pid, name } => {
+                        AnswerReceiver::Process { pid, name } => {
                             self.ready.push_back((pid, Woken::Done(name)));
                         }
-                        Asked::Pages { inode, pages, .. } => self.pages_written(inode, pages),
+                        AnswerReceiver::Pages { inode, pages, .. } => {
+                            self.pages_written(inode, pages);
+                        }
                     }
                 }
                 Output::Notice(notice) => {
