@@ -88,7 +88,7 @@ pub(crate) struct Worked {
 
 /// Kind of request that the benchmark sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Asked {
+pub(crate) enum RequestKind {
     /// Read at a random multiple of the request size.
     RandomRead,
     /// Write at a random multiple of the request size.
@@ -166,7 +166,7 @@ impl Alone {
         let command = Command { client: ClientId(1), tag: Tag(0), volume: VolumeId(0), verb };
         self.engine.handle(Time(self.now), Input::Admin(Box::new(command)));
         // The answer to the command arrives among these requests and counts as one more.
-        self.carry_out(Asked::SequentialWrite, 1000)?;
+        self.carry_out(RequestKind::SequentialWrite, 1000)?;
         let volumes = self.engine.snapshot().volumes;
         let set = volumes.first().and_then(|volume| volume.bitmap.as_ref());
         match set.map(|bitmap| (bitmap.dirty, bitmap.chunks)) {
@@ -181,7 +181,7 @@ impl Alone {
     }
 
     /// Carries out `count` requests and waits for their completion.
-    pub(crate) fn carry_out(&mut self, asked: Asked, count: u64) -> Result<(), BenchError> {
+    pub(crate) fn carry_out(&mut self, asked: RequestKind, count: u64) -> Result<(), BenchError> {
         let (mut sent, mut answered, mut outputs) = (0, 0, VecDeque::new());
         while answered < count {
             self.now += 1000;
@@ -211,7 +211,7 @@ impl Alone {
                             return Err(BenchError::failed(format!("{error:?}")));
                         }
                         answered += 1;
-                        if asked == Asked::RandomRead {
+                        if asked == RequestKind::RandomRead {
                             let first = u32::try_from(tag.0).map_err(BenchError::failed)?;
                             self.free.push_back(Run::new(first, self.frames_each()));
                         }
@@ -238,18 +238,18 @@ impl Alone {
         u32::try_from(self.bytes / BLOCK).expect("requests are small")
     }
 
-    fn request(&mut self, asked: Asked, frames: Run) -> ClientRequest {
+    fn request(&mut self, asked: RequestKind, frames: Run) -> ClientRequest {
         let places = self.size / self.bytes;
         let place = match asked {
-            Asked::SequentialWrite => self.tag % places,
-            Asked::RandomRead | Asked::RandomWrite => self.rng.below(places),
+            RequestKind::SequentialWrite => self.tag % places,
+            RequestKind::RandomRead | RequestKind::RandomWrite => self.rng.below(places),
         };
         self.tag += 1;
         // The reply to a read names its frames, which are free from then on; the frames of a write
         // are freed by `Release`.
         let (op, tag) = match asked {
-            Asked::RandomRead => (RequestOp::Read, u64::from(frames.first.0)),
-            Asked::RandomWrite | Asked::SequentialWrite => {
+            RequestKind::RandomRead => (RequestOp::Read, u64::from(frames.first.0)),
+            RequestKind::RandomWrite | RequestKind::SequentialWrite => {
                 (RequestOp::Write, self.tag + u64::from(u32::MAX))
             }
         };
@@ -285,11 +285,11 @@ mod tests {
     #[test]
     fn reads_read_once_and_full_stripes_write_data_and_parity_once() {
         let mut alone = Alone::new(Knobs::md(), 4096, 64).unwrap();
-        alone.carry_out(Asked::RandomRead, 500).unwrap();
+        alone.carry_out(RequestKind::RandomRead, 500).unwrap();
         let [reads, sectors, ..] = counted(&alone);
         assert_eq!((reads, sectors), (500, 4000));
         let mut alone = Alone::new(Knobs::md(), FULL_STRIPE, 4).unwrap();
-        alone.carry_out(Asked::SequentialWrite, 50).unwrap();
+        alone.carry_out(RequestKind::SequentialWrite, 50).unwrap();
         let [reads, _, _, written] = counted(&alone);
         assert_eq!(reads, 0);
         // Superblocks are written as well: the array becomes dirty.
@@ -300,15 +300,15 @@ mod tests {
     #[test]
     fn what_is_in_the_cache_asks_nothing_of_members() {
         let mut alone = Alone::cached(Bytes::mib(64), Bytes::mib(8), 64).unwrap();
-        alone.carry_out(Asked::SequentialWrite, 2048).unwrap();
-        alone.carry_out(Asked::RandomWrite, 500).unwrap();
-        alone.carry_out(Asked::RandomRead, 500).unwrap();
+        alone.carry_out(RequestKind::SequentialWrite, 2048).unwrap();
+        alone.carry_out(RequestKind::RandomWrite, 500).unwrap();
+        alone.carry_out(RequestKind::RandomRead, 500).unwrap();
         assert_eq!(counted(&alone), [0; 4]);
         let cache = alone.engine.snapshot().write_back.unwrap();
         assert_eq!((cache.dirty_pages, cache.writeback_pages), (2048, 0));
         // Counterpart: writes to an area larger than the cache reach the members.
         let mut alone = Alone::cached(Bytes::mib(1), Bytes::mib(8), 64).unwrap();
-        alone.carry_out(Asked::RandomWrite, 500).unwrap();
+        alone.carry_out(RequestKind::RandomWrite, 500).unwrap();
         let [_, _, _, written] = counted(&alone);
         assert!(written > 2 * 8 * 200, "{written} sectors");
     }
@@ -316,7 +316,7 @@ mod tests {
     #[test]
     fn random_writes_read_and_write_a_stripe_each() {
         let mut alone = Alone::new(Knobs::md(), 4096, 64).unwrap();
-        alone.carry_out(Asked::RandomWrite, 500).unwrap();
+        alone.carry_out(RequestKind::RandomWrite, 500).unwrap();
         let [reads, _, writes, _] = counted(&alone);
         assert!((900..=1000).contains(&reads), "{reads}");
         assert!((990..1020).contains(&writes), "{writes}");

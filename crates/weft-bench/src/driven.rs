@@ -21,7 +21,7 @@ use weft_units::rng::Rng;
 use weft_units::{ByteRange, ClientId, MemberIndex, Sectors, Time, VolumeId};
 
 use crate::BenchError;
-use crate::alone::Asked;
+use crate::alone::RequestKind;
 
 /// Size of a member: 1 GiB, of which only the superblock is stored.
 const MEMBER_SIZE: Sectors = Sectors(1 << 21);
@@ -79,7 +79,7 @@ impl Driven {
     }
 
     /// Carries out `count` requests of 4 KiB at random places, and waits for their completion.
-    pub(crate) fn carry_out(&mut self, asked: Asked, count: u64) -> Result<(), BenchError> {
+    pub(crate) fn carry_out(&mut self, asked: RequestKind, count: u64) -> Result<(), BenchError> {
         let (mut sent, mut answered) = (0, 0);
         while answered < count {
             self.driver.tick();
@@ -94,7 +94,7 @@ impl Driven {
                 let Event::Reply { result, tag, .. } = event else { continue };
                 result.map_err(|error| BenchError::failed(format!("{error:?}")))?;
                 answered += 1;
-                if asked == Asked::RandomRead {
+                if asked == RequestKind::RandomRead {
                     let first = u32::try_from(tag.0).map_err(BenchError::failed)?;
                     self.driver.give_back_frames(Run::new(first, 1));
                 }
@@ -103,13 +103,13 @@ impl Driven {
         Ok(())
     }
 
-    fn request(&mut self, asked: Asked, frames: Run) {
+    fn request(&mut self, asked: RequestKind, frames: Run) {
         let place = self.rng.below(self.size / BLOCK);
         self.tag += 1;
         // The reply to a read names its frames, which the client has to give back.
         let (op, tag) = match asked {
-            Asked::RandomRead => (RequestOp::Read, u64::from(frames.first.0)),
-            Asked::RandomWrite | Asked::SequentialWrite => (RequestOp::Write, self.tag),
+            RequestKind::RandomRead => (RequestOp::Read, u64::from(frames.first.0)),
+            RequestKind::RandomWrite | RequestKind::SequentialWrite => (RequestOp::Write, self.tag),
         };
         self.driver.request(ClientRequest {
             client: CLIENT,
@@ -203,10 +203,10 @@ mod tests {
             driven.carry_out(asked, 200).unwrap();
             requests(&mut driven.driver) - before
         };
-        let writes = counted(Asked::RandomWrite);
+        let writes = counted(RequestKind::RandomWrite);
         // The requests of stripes, and those that write superblocks as the array becomes dirty.
         assert!((780..=810).contains(&writes), "{writes}");
-        assert_eq!(counted(Asked::RandomRead), 200);
+        assert_eq!(counted(RequestKind::RandomRead), 200);
     }
 
     fn requests(driver: &mut Driver) -> u64 {

@@ -20,7 +20,7 @@ use weft_ondisk::Level;
 use weft_units::rng::Rng;
 
 use crate::BenchError;
-use crate::alone::{Alone, Asked};
+use crate::alone::{Alone, RequestKind};
 use crate::rebuild;
 use crate::rounds::{Effort, in_turns, per_cpu_second};
 use crate::sheet::{Sheet, SheetRow};
@@ -52,8 +52,8 @@ pub fn measure(dir: Option<&Path>, effort: Effort, sheet: &mut Sheet) -> Result<
         sheet.push(alone(case, stripes, rounds, effort.quick)?);
     }
     for (level, members) in LEVELS {
-        for asked in [Asked::RandomRead, Asked::RandomWrite] {
-            let what = if asked == Asked::RandomRead { "read" } else { "write" };
+        for asked in [RequestKind::RandomRead, RequestKind::RandomWrite] {
+            let what = if asked == RequestKind::RandomRead { "read" } else { "write" };
             let case = format!("4 KiB random {what} of {level}, over a bare member");
             sheet.now(&case);
             sheet.push(over_bare_member(case, (level, members), asked, effort)?);
@@ -73,7 +73,7 @@ const OVER_BARE_MAX: f64 = 150.0;
 fn over_bare_member(
     case: String,
     (level, members): (Level, usize),
-    asked: Asked,
+    asked: RequestKind,
     effort: Effort,
 ) -> Result<SheetRow, BenchError> {
     let wall = Duration::from_millis(if effort.quick { 20 } else { 100 });
@@ -104,7 +104,7 @@ fn alone(case: String, stripes: u32, rounds: u32, quick: bool) -> Result<SheetRo
     let knobs = Knobs { stripe_cache_size: stripes, ..Knobs::md() };
     let mut engine = Alone::new(knobs, 4096, 64)?;
     // Warm-up until the cache is full.
-    engine.carry_out(Asked::RandomWrite, u64::from(stripes) + 2000)?;
+    engine.carry_out(RequestKind::RandomWrite, u64::from(stripes) + 2000)?;
     let batch = 2000;
     let wall = Duration::from_millis(if quick { 50 } else { 300 });
     let mut failed = Ok(());
@@ -112,7 +112,7 @@ fn alone(case: String, stripes: u32, rounds: u32, quick: bool) -> Result<SheetRo
     for _ in 0..rounds {
         let rate = per_cpu_second(wall, || {
             if failed.is_ok() {
-                failed = engine.carry_out(Asked::RandomWrite, batch);
+                failed = engine.carry_out(RequestKind::RandomWrite, batch);
             }
         });
         figures.push(rate * batch as f64);

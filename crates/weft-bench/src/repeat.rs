@@ -15,7 +15,7 @@ use weft_parity::{Level, Parity, Strategy};
 use weft_units::Bytes;
 
 use crate::BenchError;
-use crate::alone::{Alone, Asked, FULL_STRIPE, assembled, superblocks};
+use crate::alone::{Alone, FULL_STRIPE, RequestKind, assembled, superblocks};
 use crate::driven::Driven;
 use crate::sched::{Loaded, SchedLoad};
 use crate::session::session;
@@ -50,48 +50,50 @@ pub static REPETITIONS: &[Repetition] = &[
     Repetition {
         name: "driver-random-write",
         about: "A 4 KiB write of a RAID 5 of four through a driver, 32 at a time; parity by AVX2",
-        run: |count| driven(32, Asked::RandomWrite, count),
+        run: |count| driven(32, RequestKind::RandomWrite, count),
     },
     Repetition {
         name: "driver-random-write-alone",
         about: "The same, one at a time",
-        run: |count| driven(1, Asked::RandomWrite, count),
+        run: |count| driven(1, RequestKind::RandomWrite, count),
     },
     Repetition {
         name: "driver-read",
         about: "A 4 KiB read of a RAID 5 of four through a driver, 32 at a time",
-        run: |count| driven(32, Asked::RandomRead, count),
+        run: |count| driven(32, RequestKind::RandomRead, count),
     },
     Repetition {
         name: "driver-read-alone",
         about: "The same, one at a time",
-        run: |count| driven(1, Asked::RandomRead, count),
+        run: |count| driven(1, RequestKind::RandomRead, count),
     },
     Repetition {
         name: "engine-read",
         about: "A 4 KiB read of a healthy RAID 5",
-        run: |count| engine(stripes(256), 4096, 64, Asked::RandomRead, 2000, count),
+        run: |count| engine(stripes(256), 4096, 64, RequestKind::RandomRead, 2000, count),
     },
     Repetition {
         name: "engine-full-stripe-write",
         about: "A write of a full stripe, 192 KiB, of a RAID 5",
-        run: |count| engine(stripes(256), FULL_STRIPE, 4, Asked::SequentialWrite, 50, count),
+        run: |count| engine(stripes(256), FULL_STRIPE, 4, RequestKind::SequentialWrite, 50, count),
     },
     Repetition {
         name: "engine-full-stripe-write-auto",
         about: "The same with `stripe_size=auto`",
-        run: |count| engine(Knobs::default(), FULL_STRIPE, 4, Asked::SequentialWrite, 50, count),
+        run: |count| {
+            engine(Knobs::default(), FULL_STRIPE, 4, RequestKind::SequentialWrite, 50, count)
+        },
     },
     Repetition {
         name: "engine-random-write-256",
         about: "A 4 KiB write somewhere in a RAID 5, with 256 stripes in the cache",
-        run: |count| engine(stripes(256), 4096, 64, Asked::RandomWrite, 2000, count),
+        run: |count| engine(stripes(256), 4096, 64, RequestKind::RandomWrite, 2000, count),
     },
     Repetition {
         name: "engine-random-write-65536",
         about: "The same with 65,536 stripes",
         // Warm-up until the cache is full and stripes are evicted.
-        run: |count| engine(stripes(65_536), 4096, 64, Asked::RandomWrite, 70_000, count),
+        run: |count| engine(stripes(65_536), 4096, 64, RequestKind::RandomWrite, 70_000, count),
     },
     Repetition {
         name: "engine-random-write-bitmap",
@@ -106,42 +108,42 @@ pub static REPETITIONS: &[Repetition] = &[
     Repetition {
         name: "engine-raid0-read",
         about: "A 4 KiB read of a RAID 0 of four",
-        run: |count| of_level(Raid::Raid0, 4, Asked::RandomRead, count),
+        run: |count| of_level(Raid::Raid0, 4, RequestKind::RandomRead, count),
     },
     Repetition {
         name: "engine-raid0-write",
         about: "A 4 KiB write of a RAID 0 of four",
-        run: |count| of_level(Raid::Raid0, 4, Asked::RandomWrite, count),
+        run: |count| of_level(Raid::Raid0, 4, RequestKind::RandomWrite, count),
     },
     Repetition {
         name: "engine-raid1-read",
         about: "A 4 KiB read of a RAID 1 of two",
-        run: |count| of_level(Raid::Raid1, 2, Asked::RandomRead, count),
+        run: |count| of_level(Raid::Raid1, 2, RequestKind::RandomRead, count),
     },
     Repetition {
         name: "engine-raid1-write",
         about: "A 4 KiB write of a RAID 1 of two",
-        run: |count| of_level(Raid::Raid1, 2, Asked::RandomWrite, count),
+        run: |count| of_level(Raid::Raid1, 2, RequestKind::RandomWrite, count),
     },
     Repetition {
         name: "engine-raid10-read",
         about: "A 4 KiB read of a RAID 10 of four",
-        run: |count| of_level(Raid::Raid10, 4, Asked::RandomRead, count),
+        run: |count| of_level(Raid::Raid10, 4, RequestKind::RandomRead, count),
     },
     Repetition {
         name: "engine-raid10-write",
         about: "A 4 KiB write of a RAID 10 of four",
-        run: |count| of_level(Raid::Raid10, 4, Asked::RandomWrite, count),
+        run: |count| of_level(Raid::Raid10, 4, RequestKind::RandomWrite, count),
     },
     Repetition {
         name: "engine-single-read",
         about: "A 4 KiB read of one member as it is, without metadata",
-        run: |count| single(Asked::RandomRead, count),
+        run: |count| single(RequestKind::RandomRead, count),
     },
     Repetition {
         name: "engine-single-write",
         about: "A 4 KiB write of one member as it is",
-        run: |count| single(Asked::RandomWrite, count),
+        run: |count| single(RequestKind::RandomWrite, count),
     },
     Repetition {
         name: "nbd-request",
@@ -181,22 +183,22 @@ pub static REPETITIONS: &[Repetition] = &[
     Repetition {
         name: "write-back-write",
         about: "A 4 KiB write that stays in a write-back cache",
-        run: |count| cached(Asked::RandomWrite, count),
+        run: |count| cached(RequestKind::RandomWrite, count),
     },
     Repetition {
         name: "write-back-read",
         about: "A 4 KiB read of what is in such a cache",
-        run: |count| cached(Asked::RandomRead, count),
+        run: |count| cached(RequestKind::RandomRead, count),
     },
     Repetition {
         name: "write-back-read-miss",
         about: "A 4 KiB read of a healthy RAID 5 behind such a cache, which has none of it",
-        run: |count| behind_cache(Asked::RandomRead, count),
+        run: |count| behind_cache(RequestKind::RandomRead, count),
     },
     Repetition {
         name: "write-back-write-out",
         about: "A 4 KiB write somewhere in a RAID 5, through such a cache that is full",
-        run: |count| behind_cache(Asked::RandomWrite, count),
+        run: |count| behind_cache(RequestKind::RandomWrite, count),
     },
 ];
 
@@ -215,7 +217,7 @@ fn engine(
     knobs: Knobs,
     bytes: u64,
     depth: u32,
-    asked: Asked,
+    asked: RequestKind,
     before: u64,
     count: u64,
 ) -> Result<(), BenchError> {
@@ -224,13 +226,13 @@ fn engine(
     measured_part(&mut || alone.carry_out(asked, count))
 }
 
-fn driven(depth: u32, asked: Asked, count: u64) -> Result<(), BenchError> {
+fn driven(depth: u32, asked: RequestKind, count: u64) -> Result<(), BenchError> {
     let mut driven = Driven::new(depth)?;
     driven.carry_out(asked, 2000)?;
     measured_part(&mut || driven.carry_out(asked, count))
 }
 
-fn of_level(level: Raid, members: usize, asked: Asked, count: u64) -> Result<(), BenchError> {
+fn of_level(level: Raid, members: usize, asked: RequestKind, count: u64) -> Result<(), BenchError> {
     let mut alone = Alone::of_level(level, members, 4096, 64)?;
     alone.carry_out(asked, 2000)?;
     measured_part(&mut || alone.carry_out(asked, count))
@@ -238,11 +240,11 @@ fn of_level(level: Raid, members: usize, asked: Asked, count: u64) -> Result<(),
 
 fn with_bitmap(mut alone: Alone, count: u64) -> Result<(), BenchError> {
     alone.add_bitmap()?;
-    alone.carry_out(Asked::RandomWrite, 2000)?;
-    measured_part(&mut || alone.carry_out(Asked::RandomWrite, count))
+    alone.carry_out(RequestKind::RandomWrite, 2000)?;
+    measured_part(&mut || alone.carry_out(RequestKind::RandomWrite, count))
 }
 
-fn single(asked: Asked, count: u64) -> Result<(), BenchError> {
+fn single(asked: RequestKind, count: u64) -> Result<(), BenchError> {
     let mut alone = Alone::single(4096, 64)?;
     alone.carry_out(asked, 2000)?;
     measured_part(&mut || alone.carry_out(asked, count))
@@ -262,15 +264,15 @@ fn scheduled(scheduler: SchedulerKind, processes: u32, count: u64) -> Result<(),
 
 /// Carries out `count` requests of 4 KiB in the first 64 MiB of a volume, which are all dirty in a
 /// write-back cache of 256 MiB: no member is read or written.
-fn cached(asked: Asked, count: u64) -> Result<(), BenchError> {
+fn cached(asked: RequestKind, count: u64) -> Result<(), BenchError> {
     let mut alone = Alone::cached(Bytes::mib(256), Bytes::mib(64), 64)?;
-    alone.carry_out(Asked::SequentialWrite, 16_384)?;
+    alone.carry_out(RequestKind::SequentialWrite, 16_384)?;
     measured_part(&mut || alone.carry_out(asked, count))
 }
 
 /// Carries out `count` requests of 4 KiB in the first 8 GiB of a volume, behind a write-back cache
 /// of 16 MiB that is full.
-fn behind_cache(asked: Asked, count: u64) -> Result<(), BenchError> {
+fn behind_cache(asked: RequestKind, count: u64) -> Result<(), BenchError> {
     let mut alone = Alone::cached(Bytes::mib(16), Bytes::mib(8192), 64)?;
     alone.carry_out(asked, 5000)?;
     measured_part(&mut || alone.carry_out(asked, count))

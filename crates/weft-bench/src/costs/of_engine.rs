@@ -12,7 +12,7 @@ use weft_lab::least_squares::{self, Observation};
 use weft_sim::machine::Costs;
 
 use crate::BenchError;
-use crate::alone::{Alone, Asked, FULL_STRIPE, Worked};
+use crate::alone::{Alone, FULL_STRIPE, RequestKind, Worked};
 use crate::rounds::thread_cpu;
 
 /// Loads that go through engines without members, with their observations (counts of work and
@@ -21,7 +21,7 @@ pub(super) struct Loads(Vec<Load>);
 
 struct Load {
     name: &'static str,
-    asked: Asked,
+    asked: RequestKind,
     alone: Alone,
     /// Number of requests between two readings of the clock, large enough to make the cost of a
     /// reading negligible.
@@ -40,7 +40,7 @@ impl Loads {
         };
         let (small, large, auto) = (stripes(4)?, stripes(64)?, Knobs::default());
         let (read, random, onwards) =
-            (Asked::RandomRead, Asked::RandomWrite, Asked::SequentialWrite);
+            (RequestKind::RandomRead, RequestKind::RandomWrite, RequestKind::SequentialWrite);
         let all = [
             ("4 KiB reads, depth 64", small, read, 4096, 64),
             ("4 KiB reads, depth 1", small, read, 4096, 1),
