@@ -108,8 +108,8 @@ pub use config::{Config, VolumeConfig, VolumeSource, WriteBackConfig};
 pub use contract::error::{ConfigError, ReplyError};
 pub use contract::frame::{Frame, Run, Segment, Segments, ZERO_FRAME, frames_needed};
 pub use contract::input::{
-    Account, Attr, Class, ClientRequest, Command, Fault, Flags, Former, Growth, Input, Located,
-    Origin, Purpose, Replace, RequestOp, Shape, SyncAction, Value, Verb,
+    Account, ArrayShape, Attr, Class, ClientRequest, Command, Fault, Flags, Former, Growth, Input,
+    Located, Origin, Purpose, Replace, RequestOp, SyncAction, Value, Verb,
 };
 pub use contract::member::{DeviceTraits, MemberInfo, MemberState};
 pub use contract::output::{ComputeOp, Differs, MemberOp, Notice, Output, Source, Sources};

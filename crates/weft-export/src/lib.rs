@@ -48,7 +48,7 @@ mod vhost_user;
 
 pub use connection_limit::TimeLimits;
 pub use error::ServeError;
-pub use record::{Arrival, Asked, Recorder, Taken};
+pub use record::{Arrival, Recorder, Taken, VolumeRequest};
 pub use serve::{ExitState, ExportOptions, Ready, ServeOptions, Source, serve};
 pub use share::ClientShare;
 pub use socket::{Listen, NbdAddress, NbdListen, Protection};

@@ -19,7 +19,7 @@ use weft_units::Time;
 
 /// Operation and range of a request to a volume, independent of the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Asked {
+pub struct VolumeRequest {
     /// Operation of the request.
     pub op: RequestOp,
     /// First byte; 0 for a flush.
@@ -38,7 +38,7 @@ pub struct Arrival {
     /// Time from the first request to the arrival of this one.
     pub time: Time,
     /// Operation and range.
-    pub asked: Asked,
+    pub asked: VolumeRequest,
     /// Number of requests that arrived after the previous recorded one and before this one, and
     /// were not recorded.
     pub lost: u64,
@@ -88,7 +88,7 @@ impl Recorder {
     }
 
     /// Records a request, if there is room.
-    pub(crate) fn note(&self, asked: Asked) {
+    pub(crate) fn note(&self, asked: VolumeRequest) {
         let mut state = self.lock();
         if state.arrivals.len() >= self.max {
             state.lost += 1;
@@ -137,9 +137,9 @@ const ARRIVALS_MAX: usize = 1 << 18;
 mod tests {
     use super::*;
 
-    const READ: Asked =
-        Asked { op: RequestOp::Read, start: 512, len: 4096, fua: false, discard: false };
-    const FLUSH: Asked = Asked { op: RequestOp::Flush, start: 0, len: 0, ..READ };
+    const READ: VolumeRequest =
+        VolumeRequest { op: RequestOp::Read, start: 512, len: 4096, fua: false, discard: false };
+    const FLUSH: VolumeRequest = VolumeRequest { op: RequestOp::Flush, start: 0, len: 0, ..READ };
     const AT_ONCE: Duration = Duration::ZERO;
 
     #[test]

@@ -35,7 +35,7 @@ use crate::nbd::{Entrance, NbdPort};
 use crate::record::Recorder;
 use crate::session::Served;
 use crate::share::{ChosenExports, ClientShare};
-use crate::shared::{Shape, Shared};
+use crate::shared::{Shared, VolumeFacts};
 use crate::socket::{Listen, Listener, NbdListen};
 use crate::ublk;
 use crate::vhost_user::{Disk, VhostUserPort};
@@ -200,7 +200,7 @@ pub fn serve(options: ServeOptions) -> Result<ExitState, ServeError> {
     let ServeOptions { source, exports, listen, control, backend, clients_max, .. } = options;
     let doors = Doors::of(listen);
     let workers = std::thread::available_parallelism().map_or(1, usize::from).min(WORKERS_MAX);
-    let UnbuiltServer { unbuilt_drivers, credit, shapes, allocations, trims } =
+    let UnbuiltServer { unbuilt_drivers, credit, facts, allocations, trims } =
         make(source, workers)?;
     let engines = unbuilt_drivers.len();
     let mut drivers = VecDeque::with_capacity(engines);
@@ -214,10 +214,10 @@ pub fn serve(options: ServeOptions) -> Result<ExitState, ServeError> {
     let snapshot = driver.snapshot().ok_or_else(|| {
         ServeError::Refused(format!("the engine panicked: {}", driver.poison().unwrap_or("")))
     })?;
-    let infos: Arc<[_]> = describe_all(&exports, &snapshot.volumes, &shapes, trims)?.into();
+    let infos: Arc<[_]> = describe_all(&exports, &snapshot.volumes, &facts, trims)?.into();
 
-    let params = params_of(&exports[0], &snapshot.volumes[0], &shapes[0], trims);
-    let uuid = shapes[0].array.as_ref().map_or(exports[0].name.as_str(), |array| &array.uuid);
+    let params = params_of(&exports[0], &snapshot.volumes[0], &facts[0], trims);
+    let uuid = facts[0].array.as_ref().map_or(exports[0].name.as_str(), |array| &array.uuid);
     let opened = doors.open(uuid, &params)?;
     let ready = Ready::of(&opened, &exports, backend);
     let Opened { listeners, devices, machines, files } = opened;
@@ -229,7 +229,7 @@ pub fn serve(options: ServeOptions) -> Result<ExitState, ServeError> {
     let shared = Arc::new(Shared {
         names: exports.iter().map(|export| export.name.clone()).collect(),
         engines,
-        shapes,
+        facts,
         listen: ready.addresses(),
         backend: ready.backend.clone(),
         connections: Arc::clone(&connections),
@@ -369,17 +369,17 @@ fn uris_of(listeners: &[Listener], exports: &[ExportOptions]) -> Vec<String> {
 fn params_of(
     export: &ExportOptions,
     volume: &VolumeSnapshot,
-    shape: &Shape,
+    facts: &VolumeFacts,
     trims: bool,
 ) -> Params {
     let size = export.size.map_or(volume.size, |wanted| wanted.min(volume.size));
-    let block = shape.block.max(u32::try_from(volume.request_unit.0).unwrap_or(u32::MAX)).max(512);
+    let block = facts.block.max(u32::try_from(volume.request_unit.0).unwrap_or(u32::MAX)).max(512);
     let io_min = block.max(PREFERRED_BYTES);
     Params {
         size: Sectors(size.0 / u64::from(block) * u64::from(block) / SECTOR_BYTES),
         logical_block: block,
         io_min,
-        io_opt: preferred(shape.io_opt).max(io_min),
+        io_opt: preferred(facts.io_opt).max(io_min),
         read_only: export.read_only,
         discards: trims,
     }
@@ -407,7 +407,7 @@ const DESCRIPTORS_KEPT: usize = 16;
 fn describe_all(
     exports: &[ExportOptions],
     volumes: &[VolumeSnapshot],
-    shapes: &[Shape],
+    facts: &[VolumeFacts],
     trims: bool,
 ) -> Result<Vec<ExportInfo>, ServeError> {
     if volumes.len() != exports.len() {
@@ -419,7 +419,7 @@ fn describe_all(
         export.also.iter().map(move |(name, _)| (place, other(name)))
     });
     let all = exports.iter().cloned().enumerate().chain(others);
-    all.map(|(place, export)| describe(&export, &volumes[place], &shapes[place], trims)).collect()
+    all.map(|(place, export)| describe(&export, &volumes[place], &facts[place], trims)).collect()
 }
 
 /// Volumes by index of the export: first those under their main names, then those under the other
@@ -454,7 +454,7 @@ struct UnbuiltServer {
     /// Parts of the drivers: one driver, or one for each worker.
     unbuilt_drivers: Vec<UnbuiltDriver>,
     credit: Bytes,
-    shapes: Vec<Shape>,
+    facts: Vec<VolumeFacts>,
     allocations: Vec<Allocation>,
     /// Whether discards are offered to clients.
     trims: bool,
@@ -516,14 +516,14 @@ fn make(source: Source, workers: usize) -> Result<UnbuiltServer, ServeError> {
                 Some(_) => Allocation::of_array(assembly).behind_cache(),
                 None => Allocation::of_array(assembly),
             };
-            let (shapes, allocations) = (arrays(), arrays().map(allocation).collect());
-            let shapes = shapes.map(Shape::of_array);
+            let (facts, allocations) = (arrays(), arrays().map(allocation).collect());
+            let facts = facts.map(VolumeFacts::of_array);
             let discards = |member: &OpenMember| member.info().discards;
             UnbuiltServer {
                 allocations,
                 trims: members.iter().all(discards),
                 credit: config.client_credit,
-                shapes: shapes.collect(),
+                facts: facts.collect(),
                 unbuilt_drivers: vec![UnbuiltDriver::of_engine(*config, members)?],
             }
         }
@@ -553,7 +553,7 @@ fn make(source: Source, workers: usize) -> Result<UnbuiltServer, ServeError> {
                 }],
                 trims,
                 credit: share(&members[0]).client_credit,
-                shapes: vec![Shape::bare(block)],
+                facts: vec![VolumeFacts::bare(block)],
                 unbuilt_drivers: members
                     .into_iter()
                     .map(|member| UnbuiltDriver::of_engine(share(&member), vec![member]))
@@ -563,7 +563,7 @@ fn make(source: Source, workers: usize) -> Result<UnbuiltServer, ServeError> {
         Source::Core { core, members, cache_frames, client_frames, client_credit, block } => {
             UnbuiltServer {
                 credit: client_credit,
-                shapes: vec![Shape::bare(block)],
+                facts: vec![VolumeFacts::bare(block)],
                 allocations: vec![Allocation::Unknown { full_stripe: 1 }],
                 trims: false,
                 unbuilt_drivers: vec![UnbuiltDriver {
@@ -583,7 +583,7 @@ fn make(source: Source, workers: usize) -> Result<UnbuiltServer, ServeError> {
 fn describe(
     export: &ExportOptions,
     volume: &VolumeSnapshot,
-    shape: &Shape,
+    facts: &VolumeFacts,
     trims: bool,
 ) -> Result<ExportInfo, ServeError> {
     let mut flags = ExportInfo::DEFAULT_FLAGS
@@ -596,8 +596,8 @@ fn describe(
         flags = flags | TransmissionFlags::READ_ONLY;
     }
     let size = export.size.map_or(volume.size, |wanted| wanted.min(volume.size));
-    let block = shape.block.max(u32::try_from(volume.request_unit.0).unwrap_or(u32::MAX));
-    let sizes = BlockSizes::new(block, preferred(shape.io_opt).max(block), PAYLOAD_BYTES_MAX)?;
+    let block = facts.block.max(u32::try_from(volume.request_unit.0).unwrap_or(u32::MAX));
+    let sizes = BlockSizes::new(block, preferred(facts.io_opt).max(block), PAYLOAD_BYTES_MAX)?;
     Ok(ExportInfo::new(export.name.as_str(), size.0)?
         .with_description(export.description.as_str())?
         .with_flags(flags)

@@ -17,7 +17,7 @@ pub(crate) struct Shared {
     /// Number of engines that serve the same volumes side by side, one for each worker.
     pub(crate) engines: usize,
     /// Fixed facts of the volumes, by index of the volume.
-    pub(crate) shapes: Vec<Shape>,
+    pub(crate) facts: Vec<VolumeFacts>,
     pub(crate) listen: Vec<String>,
     pub(crate) backend: String,
     pub(crate) connections: Arc<ConnectionLimit>,
@@ -34,7 +34,7 @@ impl Shared {
 
 /// Facts of a volume that do not change while it runs.
 #[derive(Debug)]
-pub(crate) struct Shape {
+pub(crate) struct VolumeFacts {
     pub(crate) level: String,
     pub(crate) array: Option<ArrayStatus>,
     /// Smallest unit of requests in bytes, for a volume for which the engine does not know it.
@@ -44,7 +44,7 @@ pub(crate) struct Shape {
     pub(crate) io_opt: Option<Bytes>,
 }
 
-impl Shape {
+impl VolumeFacts {
     pub(crate) fn bare(block: u32) -> Self {
         Self { level: "bare".into(), array: None, block, io_opt: None }
     }

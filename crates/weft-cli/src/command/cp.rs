@@ -12,7 +12,7 @@ use weft_files::tree::Entry;
 use weft_terminal::outcome::{Exit, Failure, Outcome};
 use weft_terminal::terminal::{complain, label, print_json, printable_stdout};
 
-use crate::contents::{Asked, Contents, Spot, Walk, shown, with_path};
+use crate::contents::{Contents, NamedPaths, Spot, Walk, shown, with_path};
 use crate::copies::{All, Job, Part, copy_all};
 use crate::reading::ReadingOptions;
 
@@ -40,7 +40,7 @@ pub(crate) struct Cp {
 }
 
 pub(crate) fn run(arguments: &Cp) -> Outcome {
-    let (Asked { names, paths }, to) = asked(&arguments.names)?;
+    let (NamedPaths { names, paths }, to) = asked(&arguments.names)?;
     let reading = arguments.reading.of(&names)?;
     let contents = Contents::named(&names, &reading)?;
     let walk = Walk::new(&contents);
@@ -89,13 +89,13 @@ pub(crate) fn run(arguments: &Cp) -> Outcome {
 }
 
 /// Splits the arguments into disks or a volume with paths inside, and the folder to copy to.
-fn asked(arguments: &[OsString]) -> Result<(Asked, &Path), Failure> {
+fn asked(arguments: &[OsString]) -> Result<(NamedPaths, &Path), Failure> {
     let Some((to, rest)) = arguments.split_last().filter(|(_, rest)| !rest.is_empty()) else {
         return Err(Failure::usage(
             "found one argument, expected disks or a running volume with a :PATH, and last DIR",
         ));
     };
-    let asked = Asked::of(rest).map_err(Failure::Usage)?;
+    let asked = NamedPaths::of(rest).map_err(Failure::Usage)?;
     let is_path = to.as_bytes().starts_with(b":")
         || matches!(asked.names.as_slice(), [one] if !asked.paths.is_empty()
             && to.as_bytes().starts_with(&[one.as_os_str().as_bytes(), b":"].concat()));

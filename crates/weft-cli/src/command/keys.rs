@@ -82,14 +82,14 @@ fn make(arguments: &KeysOf, folder: &Path, names: &[String]) -> Result<(), Failu
     let authority = Authority::of(folder)?;
     if let Some(holder) = names.first() {
         let usage = ExtendedKeyUsagePurpose::ServerAuth;
-        let asked = Asked { holder, names, usage, renew: arguments.renew };
+        let asked = CertificateRequest { holder, names, usage, renew: arguments.renew };
         authority.make(arguments, folder, (CERTIFICATE, KEY), &asked)?;
     }
     for holder in &arguments.client {
         let folder = folder.join("clients").join(holder);
         make_folder(&folder)?;
         let usage = ExtendedKeyUsagePurpose::ClientAuth;
-        let asked = Asked { holder, names: &[], usage, renew: false };
+        let asked = CertificateRequest { holder, names: &[], usage, renew: false };
         authority.make(arguments, &folder, ("client-cert.pem", "client-key.pem"), &asked)?;
         let path = folder.join(AUTHORITY);
         file(&path, result_kinds::CERTIFICATE, true)?.write(&authority.certificate)?;
@@ -98,7 +98,7 @@ fn make(arguments: &KeysOf, folder: &Path, names: &[String]) -> Result<(), Failu
 }
 
 /// Certificate that is to be made.
-struct Asked<'a> {
+struct CertificateRequest<'a> {
     holder: &'a str,
     names: &'a [String],
     usage: ExtendedKeyUsagePurpose,
@@ -155,7 +155,7 @@ impl Authority {
         arguments: &KeysOf,
         folder: &Path,
         (certificate, key): (&str, &str),
-        asked: &Asked<'_>,
+        asked: &CertificateRequest<'_>,
     ) -> Result<(), Failure> {
         let force = arguments.force || asked.renew;
         let (certificate, key) = (folder.join(certificate), folder.join(key));

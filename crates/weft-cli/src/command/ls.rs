@@ -13,7 +13,7 @@ use weft_ondisk::MdTime;
 use weft_terminal::outcome::{Exit, Failure, Outcome};
 use weft_terminal::terminal::{complain, label, print_json, printable_stdout};
 
-use crate::contents::{Asked, Contents, Reached, Spot, Walk, shown, with_path};
+use crate::contents::{Contents, NamedPaths, Reached, Spot, Walk, shown, with_path};
 use crate::reading::ReadingOptions;
 
 /// Lists the files on disks, or in a running volume
@@ -47,7 +47,8 @@ pub(crate) struct Ls {
 }
 
 pub(crate) fn run(arguments: &Ls) -> Outcome {
-    let Asked { names, mut paths } = Asked::of(&arguments.names).map_err(Failure::Usage)?;
+    let NamedPaths { names, mut paths } =
+        NamedPaths::of(&arguments.names).map_err(Failure::Usage)?;
     if paths.is_empty() {
         paths.push(Vec::new());
     }

@@ -10,7 +10,7 @@ use weft_lab::replay::shape::{Align, Changes, Fit, Pace};
 use weft_lab::replay::{Assume, Event, Format, ReadOptions, ReplayError};
 use weft_lab::simulate::clients::By;
 use weft_lab::simulate::sweep::Load;
-use weft_lab::simulate::trace::{self, Requests, Shape};
+use weft_lab::simulate::trace::{self, Requests, TraceShape};
 use weft_lab::simulate::{SimulateError, Volume, Watch};
 use weft_terminal::outcome::{Failure, Outcome as Ending};
 use weft_terminal::terminal::{print_json, stdout};
@@ -191,7 +191,7 @@ fn told(pace: Pace) -> String {
 }
 
 /// Text about the trace, which precedes the results.
-fn text_of(shape: &Shape) -> Result<String, Failure> {
+fn text_of(shape: &TraceShape) -> Result<String, Failure> {
     let mut out = Vec::new();
     let seconds = shape.span.0 as f64 / 1e9;
     writeln!(

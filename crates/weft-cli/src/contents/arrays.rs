@@ -9,7 +9,7 @@ use weft_ondisk::{Role, Superblock, Uuid};
 use weft_terminal::terminal::{complain, quoted};
 
 use super::search::{Disk, End, Found, FoundKind};
-use super::system::Shape;
+use super::system::FoundArray;
 use crate::assembly;
 use crate::look::{self, Looked};
 use crate::reading::Reading;
@@ -83,8 +83,8 @@ impl Array {
     }
 
     /// Properties by which arrays with the system of a NAS are recognised (`system.rs`).
-    pub(super) fn shape(&self, name: String, assembly: &Assembly) -> Shape {
-        Shape {
+    pub(super) fn shape(&self, name: String, assembly: &Assembly) -> FoundArray {
+        FoundArray {
             name,
             level: assembly.layout.level(),
             size: assembly.layout.array_size().bytes().0,

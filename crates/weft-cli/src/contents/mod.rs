@@ -8,7 +8,7 @@
 
 mod array_source;
 mod arrays;
-mod asked;
+mod named_paths;
 mod search;
 mod system;
 mod walk;
@@ -34,10 +34,10 @@ use crate::target::{self, Target, only_volume};
 use crate::volume::Opening;
 pub(crate) use arrays::Array;
 use arrays::{FORCE_DIRTY, WITHOUT_JOURNAL};
-pub(crate) use asked::Asked;
+pub(crate) use named_paths::NamedPaths;
 pub(crate) use search::Disk;
 use search::End;
-use system::Shape;
+use system::FoundArray;
 pub(crate) use walk::{Reached, Spot, Walk, shown};
 
 /// Disks that were searched, and the arrays on them.
@@ -89,7 +89,7 @@ pub(crate) struct Contents {
     /// Whether every array could be read.
     pub(crate) is_whole: bool,
     /// Properties of the arrays that could be read; empty for a running volume.
-    shapes: Vec<Shape>,
+    shapes: Vec<FoundArray>,
     servers: Vec<Inside>,
     /// Folder with the sockets of the servers.
     _sockets: Option<TempDir>,

@@ -28,7 +28,7 @@ const TIMES: u64 = 4;
 
 /// Properties of an array on which the decision depends.
 #[derive(Clone, Debug)]
-pub(super) struct Shape {
+pub(super) struct FoundArray {
     /// Name of the array's place.
     pub(super) name: String,
     pub(super) level: Level,
@@ -44,12 +44,12 @@ pub(super) struct Shape {
 
 /// Whether `array`, with this content, holds the system of a NAS, judged by all arrays that were
 /// found.
-pub(super) fn is_system(array: &Shape, holds: &Kind, all: &[Shape]) -> bool {
+pub(super) fn is_system(array: &FoundArray, holds: &Kind, all: &[FoundArray]) -> bool {
     let is_small = array.level.is_mirror()
         && array.is_of_parts
         && array.size <= SYSTEM_MAX
         && matches!(holds, Kind::Ext(_) | Kind::Swap);
-    let has_beside = |data: &Shape| {
+    let has_beside = |data: &FoundArray| {
         let lacks = data.disks.difference(&array.disks).count();
         let is_on_all = lacks == 0 || (lacks == 1 && array.slots >= data.disks.len());
         data.is_of_parts && data.size / TIMES >= array.size && is_on_all
@@ -63,10 +63,10 @@ mod tests {
 
     const GIB: u64 = 1 << 30;
 
-    fn shape(name: &str, level: Level, size: u64, disks: &[&str]) -> Shape {
+    fn shape(name: &str, level: Level, size: u64, disks: &[&str]) -> FoundArray {
         let slots = disks.len();
         let disks = disks.iter().map(|disk| (*disk).to_owned()).collect();
-        Shape { name: name.to_owned(), level, size, slots, disks, is_of_parts: true }
+        FoundArray { name: name.to_owned(), level, size, slots, disks, is_of_parts: true }
     }
 
     #[test]
@@ -86,14 +86,14 @@ mod tests {
         let two = shape("0", Level::Raid1, 2 * GIB, &["b", "c"]);
         let of_data = [data.clone()];
         assert!(!is_system(&two, &Kind::Swap, &of_data), "a mirror of two of three disks");
-        let bays = Shape { slots: 24, ..two.clone() };
+        let bays = FoundArray { slots: 24, ..two.clone() };
         assert!(is_system(&bays, &Kind::Swap, &of_data), "one superblock of a NAS was not found");
-        let one = Shape { slots: 24, ..shape("0", Level::Raid1, 2 * GIB, &["c"]) };
+        let one = FoundArray { slots: 24, ..shape("0", Level::Raid1, 2 * GIB, &["c"]) };
         assert!(!is_system(&one, &Kind::Swap, &of_data), "two were not");
         let small = shape("2", Level::Raid5, 6 * GIB, &["a", "b", "c"]);
         assert!(!is_system(&swap, &Kind::Swap, &[swap.clone(), small]), "of like size");
         assert!(!is_system(&swap, &Kind::LvmPhysical, &all), "a volume group");
-        let whole = Shape { is_of_parts: false, ..swap.clone() };
+        let whole = FoundArray { is_of_parts: false, ..swap.clone() };
         assert!(!is_system(&whole, &Kind::Swap, &all), "whole disks");
         let large = shape("1", Level::Raid1, 17 * GIB, &["a", "b", "c"]);
         assert!(!is_system(&large, &Kind::Swap, &all), "a large one");

@@ -13,7 +13,7 @@ use crate::contents::{Array, Contents, FileSystem, has_files};
 use crate::reading::Reading;
 
 /// Arguments of `--list` and `--to`.
-pub(crate) struct Asked<'a> {
+pub(crate) struct ListArguments<'a> {
     /// Folder for the files; `None` to list only.
     pub(crate) to: Option<&'a Path>,
     /// Names of the places to copy; all if there are none.
@@ -28,7 +28,7 @@ pub(crate) struct Asked<'a> {
 }
 
 /// Lists the contents of the arrays, and copies the files out.
-pub(crate) fn run(contents: Contents, arrays: &[Array], asked: &Asked<'_>) -> Outcome {
+pub(crate) fn run(contents: Contents, arrays: &[Array], asked: &ListArguments<'_>) -> Outcome {
     let found = &contents.found;
     if let Some(missing) =
         asked.only.iter().find(|name| !found.places.iter().any(|p| p.name == **name))
@@ -66,7 +66,7 @@ pub(crate) fn run(contents: Contents, arrays: &[Array], asked: &Asked<'_>) -> Ou
 }
 
 /// Copies the files of every file system that is asked for.
-fn restore_all(contents: &Contents, asked: &Asked<'_>, to: &Path) -> Result<All, Failure> {
+fn restore_all(contents: &Contents, asked: &ListArguments<'_>, to: &Path) -> Result<All, Failure> {
     let all = contents.file_systems();
     // Snapshots are left out: they mostly repeat the files of their origin.
     let is_asked = |files: &&FileSystem<'_>| match asked.only {
@@ -77,7 +77,12 @@ fn restore_all(contents: &Contents, asked: &Asked<'_>, to: &Path) -> Result<All,
     copy_all(to, &jobs.collect::<Vec<Job<'_>>>())
 }
 
-fn to_json(arrays: &[Array], contents: &Contents, restored: &All, asked: &Asked<'_>) -> Value {
+fn to_json(
+    arrays: &[Array],
+    contents: &Contents,
+    restored: &All,
+    asked: &ListArguments<'_>,
+) -> Value {
     let found = &contents.found;
     let places: Vec<Value> = found
         .places

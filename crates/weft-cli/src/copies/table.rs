@@ -11,7 +11,7 @@ use weft_terminal::terminal::{printable, printable_stdout};
 use weft_units::Bytes;
 
 use super::All;
-use super::listed::Asked;
+use super::listed::ListArguments;
 use crate::contents::{Contents, has_files};
 use crate::size;
 
@@ -22,7 +22,11 @@ pub(super) fn last_use(content: &Content) -> Option<String> {
 }
 
 /// Prints the table, data first and the largest of it first, and the reports.
-pub(super) fn print(contents: &Contents, restored: &All, asked: &Asked<'_>) -> Result<(), Failure> {
+pub(super) fn print(
+    contents: &Contents,
+    restored: &All,
+    asked: &ListArguments<'_>,
+) -> Result<(), Failure> {
     let mut out = printable_stdout();
     let found = &contents.found;
     let is_folded = |place: &&ContentLocation| {

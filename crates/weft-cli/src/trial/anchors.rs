@@ -11,7 +11,7 @@ use super::columns::Columns;
 use super::inside::{Inside, LABEL_AT, SUPER_BYTES, SUPER_PLACES, is_label};
 use super::judge::Hypothesis;
 use super::lvm;
-use super::shape::{Shape, places, shapes};
+use super::shape::{GuessedShape, places, shapes};
 use crate::look::Looked;
 
 /// Likely data offsets of the members, in bytes: mdadm's defaults, and those in superblocks of md
@@ -46,7 +46,7 @@ impl Hints {
     }
 
     /// Sort key for hypotheses of equal score: usual data offsets, chunks and starts come first.
-    pub(super) fn rank(&self, it: &Hypothesis) -> (bool, bool, bool, u64, Shape) {
+    pub(super) fn rank(&self, it: &Hypothesis) -> (bool, bool, bool, u64, GuessedShape) {
         let is_unusual = !self.offsets.contains(&it.offset);
         let chunk = it.shape.chunk;
         // mdadm's default chunk of 512 KiB and RAID 1, which has none, come first; then 64 KiB,
@@ -106,7 +106,12 @@ pub(super) fn hypotheses(columns: &Rc<Columns>, missing: usize, hints: &Hints) -
 /// Hypotheses of file systems at the starts of logical volumes. The volumes are those in LVM's
 /// metadata text of the physical volume at byte `volume` of the array; none if no such text is
 /// found under this shape and data offset.
-fn in_volumes(columns: &Rc<Columns>, shape: Shape, offset: u64, volume: u64) -> Vec<Hypothesis> {
+fn in_volumes(
+    columns: &Rc<Columns>,
+    shape: GuessedShape,
+    offset: u64,
+    volume: u64,
+) -> Vec<Hypothesis> {
     let mut all = Vec::new();
     let size = columns.smallest().checked_sub(offset);
     let Some(map) = size.and_then(|size| shape.map(size)) else { return all };

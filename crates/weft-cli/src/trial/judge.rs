@@ -14,12 +14,12 @@ use weft_units::{Sectors, Slot};
 use super::columns::Columns;
 use super::inside::{Check, Inside, LABEL, Landmark};
 use super::order;
-use super::shape::{Shape, places};
+use super::shape::{GuessedShape, places};
 
 /// Hypothesis: a geometry, and the place and kind of a file system in the array.
 #[derive(Clone, Debug)]
 pub(super) struct Hypothesis {
-    pub(super) shape: Shape,
+    pub(super) shape: GuessedShape,
     /// First byte of the data on each member.
     pub(super) offset: u64,
     /// First byte of the file system in the array.

@@ -9,14 +9,14 @@ use weft_files::lvm::{PhysicalVolume, beginnings};
 use weft_files::source::{ReadError, Shared, Source};
 
 use super::columns::Columns;
-use super::shape::{Shape, places};
+use super::shape::{GuessedShape, places};
 
 /// Byte ranges of the array with the first segments of logical volumes, for a physical volume that
 /// begins at byte `start` of the array. Empty if no order of the disks gives a metadata text with a
 /// right checksum.
 pub(super) fn volumes(
     columns: &Rc<Columns>,
-    shape: Shape,
+    shape: GuessedShape,
     offset: u64,
     start: u64,
 ) -> Vec<Range<u64>> {
@@ -45,7 +45,7 @@ pub(super) fn volumes(
 /// chunk that was read last changes first, then that of the chunk before it.
 struct Chosen {
     columns: Rc<Columns>,
-    shape: Shape,
+    shape: GuessedShape,
     map: Layout,
     offset: u64,
     start: u64,

@@ -6,7 +6,7 @@ use weft_units::{Bytes, Sectors};
 
 /// Level, layout number and chunk of a hypothesis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Shape {
+pub(super) struct GuessedShape {
     pub(super) level: Level,
     pub(super) layout: u32,
     pub(super) chunk: Sectors,
@@ -14,12 +14,14 @@ pub(super) struct Shape {
 }
 
 /// Shapes of arrays with this number of slots that can be read with this number of members missing.
-pub(super) fn shapes(slots: usize, missing: usize) -> Vec<Shape> {
-    let of = |level: Level, layouts: &[u32]| -> Vec<Shape> {
+pub(super) fn shapes(slots: usize, missing: usize) -> Vec<GuessedShape> {
+    let of = |level: Level, layouts: &[u32]| -> Vec<GuessedShape> {
         let chunks: &[u64] = if level.is_striped() { &CHUNKS } else { &[0] };
         let pairs = layouts.iter().flat_map(|layout| chunks.iter().map(move |it| (*layout, *it)));
         let slots = u32::try_from(slots).unwrap_or(u32::MAX);
-        pairs.map(|(layout, chunk)| Shape { level, layout, chunk: Sectors(chunk), slots }).collect()
+        pairs
+            .map(|(layout, chunk)| GuessedShape { level, layout, chunk: Sectors(chunk), slots })
+            .collect()
     };
     let mut all = Vec::new();
     if missing == 0 {
@@ -38,7 +40,7 @@ pub(super) fn shapes(slots: usize, missing: usize) -> Vec<Shape> {
     all
 }
 
-impl Shape {
+impl GuessedShape {
     /// Layout of an array of this shape with `size` bytes of data on each member; `None` if no such
     /// array exists.
     pub(super) fn map(self, size: u64) -> Option<Layout> {

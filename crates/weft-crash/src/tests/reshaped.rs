@@ -12,7 +12,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use weft_engine::assemble;
 use weft_engine::knobs::{Knobs, SchedulerKind};
 use weft_engine::mutant::Mutant;
-use weft_engine::{Flags, Growth, RequestOp, Shape, SyncAction, Verb, WriteBackConfig};
+use weft_engine::{ArrayShape, Flags, Growth, RequestOp, SyncAction, Verb, WriteBackConfig};
 use weft_ondisk::{Level, layout_id};
 use weft_units::rng::Rng;
 use weft_units::{Bytes, Span};
@@ -49,7 +49,7 @@ struct Seen {
 }
 
 /// A rig without the checkers of the array's structure, because they know one geometry only.
-fn rig(rng: &mut Rng, seed: u64) -> (Rig, Shape) {
+fn rig(rng: &mut Rng, seed: u64) -> (Rig, ArrayShape) {
     let level = rng.pick(&[Level::Raid4, Level::Raid5, Level::Raid5, Level::Raid6]);
     let members = rng.pick(&[4, 5]) - usize::from(level != Level::Raid6);
     let chunk = chunk_kib(rng.pick(&[4, 8, 16]));
@@ -77,7 +77,7 @@ fn rig(rng: &mut Rng, seed: u64) -> (Rig, Shape) {
     ]);
     options.write_back = rng.pick(&[None, None, Some(WriteBackConfig::of(Bytes::kib(256)))]);
     options.knobs.stripe_cache_size = rng.pick(&[16, 32, 64]);
-    let mut to = Shape::default();
+    let mut to = ArrayShape::default();
     if more > 0 {
         to.raid_disks = Some((members + more) as u16);
     }
@@ -221,7 +221,7 @@ fn course(seed: u64, harm: Harm, planted: Option<Mutant>, seen: &mut Seen) {
 }
 
 /// Whether the array has the shape `to`.
-fn is_reshaped(rig: &Rig, to: Shape) -> bool {
+fn is_reshaped(rig: &Rig, to: ArrayShape) -> bool {
     let volume = rig.volume();
     let layout = volume.layout.expect("an array has a layout");
     let is = |wanted: Option<u32>, found: u32| wanted.is_none_or(|wanted| wanted == found);
@@ -231,7 +231,7 @@ fn is_reshaped(rig: &Rig, to: Shape) -> bool {
 }
 
 /// Checks that the array has grown and has its data, and that all parity is right.
-fn has_grown(rig: &mut Rig, to: Shape, size: u64) {
+fn has_grown(rig: &mut Rig, to: ArrayShape, size: u64) {
     rig.until_idle();
     rig.forget_answers();
     rig.verify();
@@ -347,7 +347,7 @@ fn a_reshape_that_stops_at_what_cannot_be_read_goes_on_when_it_is_asked_for_agai
         if let Some(reshape) = reshape {
             stopped += 1;
             assert!(reshape.position < reshape.end, "{reshape:?}");
-            let other = Shape { raid_disks: Some(reshape.to + 1), ..to };
+            let other = ArrayShape { raid_disks: Some(reshape.to + 1), ..to };
             rig.command(Verb::Grow(Growth::Shape(other))).unwrap_err();
             // As long as the sectors stay unreadable, the reshape stops at the same position again.
             rig.command(Verb::Grow(Growth::Shape(to))).unwrap();

@@ -7,7 +7,7 @@
 
 use weft_engine::layout::Layout;
 use weft_engine::mutant::Mutant;
-use weft_engine::{Growth, Shape, SyncAction, Verb, assemble};
+use weft_engine::{ArrayShape, Growth, SyncAction, Verb, assemble};
 use weft_ondisk::{Level, layout_id};
 use weft_units::rng::Rng;
 use weft_units::{Bytes, Sectors, Span};
@@ -74,7 +74,7 @@ fn growth(rig: &Rig, rng: &mut Rng) -> Growth {
 }
 
 fn mirrors(slots: u16) -> Growth {
-    Growth::Shape(Shape { raid_disks: Some(slots), ..Shape::default() })
+    Growth::Shape(ArrayShape { raid_disks: Some(slots), ..ArrayShape::default() })
 }
 
 /// The array before and after `growth`; both differ only if the size grows.
@@ -99,7 +99,7 @@ fn see_size(rig: &mut Rig, [before, after]: &[Array; 2]) -> u64 {
 fn is_done(rig: &Rig, growth: Growth, before: u64) -> bool {
     let volume = rig.volume();
     match growth {
-        Growth::Shape(Shape { raid_disks: Some(wanted), .. }) => {
+        Growth::Shape(ArrayShape { raid_disks: Some(wanted), .. }) => {
             volume.slots == usize::from(wanted)
         }
         Growth::Size(_) => volume.size.0 > before,
@@ -122,7 +122,7 @@ fn add_noise(rig: &mut Rig, [before, after]: &[Array; 2]) {
 /// If the mirror is to get fewer members, removes a member and the spare that took its slot.
 fn make_room(rig: &mut Rig, rng: &mut Rng, growth: Growth) {
     let slots = rig.volume().slots;
-    let Growth::Shape(Shape { raid_disks: Some(wanted), .. }) = growth else { return };
+    let Growth::Shape(ArrayShape { raid_disks: Some(wanted), .. }) = growth else { return };
     if usize::from(wanted) >= slots {
         return;
     }
@@ -238,7 +238,7 @@ fn is_resized(rig: &mut Rig, growth: Growth, arrays: &[Array; 2], seen: &mut See
     let volume = rig.volume();
     let gone = rig.disks.iter().any(|disk| disk.faults.gone);
     match growth {
-        Growth::Shape(Shape { raid_disks: Some(slots), .. }) => {
+        Growth::Shape(ArrayShape { raid_disks: Some(slots), .. }) => {
             let count = u32::from(volume.slots == usize::from(slots));
             *if slots == 2 { &mut seen.fewer } else { &mut seen.more } += count;
             assert!(count == 1 || gone, "{} of {slots}", volume.slots);
@@ -306,7 +306,7 @@ fn a_resize_and_a_reshape_do_not_meet() {
         let mut rng = Rng::new(seed);
         let (mut rig, size) = loaded(&mut rng, seed);
         let chunk = Some(chunk_kib(16));
-        let chunk = Growth::Shape(Shape { chunk, ..Shape::default() });
+        let chunk = Growth::Shape(ArrayShape { chunk, ..ArrayShape::default() });
         let mut both = [size, chunk];
         both.rotate_left(usize::from(rng.below(2) == 0));
         for growth in both {

@@ -32,7 +32,7 @@ use crate::array::membership::Membership;
 use crate::array::outbox::{CompletionTarget, JobId};
 use crate::assemble::Reshaping;
 use crate::contract::error::ReplyError;
-use crate::contract::input::Shape;
+use crate::contract::input::ArrayShape;
 use crate::contract::member::MemberState;
 use crate::contract::snapshot::ReshapeSnapshot;
 use crate::layout::Layout;
@@ -193,7 +193,7 @@ pub(crate) fn distance_min(before: &Geometry, after: &Geometry) -> Sectors {
 }
 
 /// Geometry that a reshape of `before` to the shape `to` leads to; an error if there is none.
-fn after_of(before: &Geometry, to: Shape) -> Result<Geometry, ReplyError> {
+fn after_of(before: &Geometry, to: ArrayShape) -> Result<Geometry, ReplyError> {
     let slots = u32::from(to.raid_disks.unwrap_or(before.members()));
     let number = to.layout.unwrap_or(before.layout());
     let (chunk, size) = (to.chunk.unwrap_or(before.chunk()), before.member_size());
@@ -239,7 +239,7 @@ impl Array {
     }
 
     /// Whether the array is being reshaped to the shape `to`.
-    pub(crate) fn is_reshaping_to(&self, to: Shape) -> bool {
+    pub(crate) fn is_reshaping_to(&self, to: ArrayShape) -> bool {
         let Some(after) = self.reshape.as_ref().map(|reshape| &reshape.after) else {
             return false;
         };
@@ -427,7 +427,7 @@ impl Array {
     /// # Errors
     /// The reason why the array cannot be reshaped, with the value that was found and the one
     /// expected.
-    pub(crate) fn can_reshape(&self, to: Shape) -> Result<(Geometry, Geometry), ReplyError> {
+    pub(crate) fn can_reshape(&self, to: ArrayShape) -> Result<(Geometry, Geometry), ReplyError> {
         let refused = |text: String| Err(ReplyError::Refused(text));
         if self.membership.read_only || self.membership.broken {
             return Err(ReplyError::ReadOnly);

@@ -17,7 +17,7 @@ use super::{Array, set_role};
 use crate::array::member::Member;
 use crate::array::membership::Membership;
 use crate::contract::error::ReplyError;
-use crate::contract::input::Shape;
+use crate::contract::input::ArrayShape;
 use crate::contract::snapshot::LayoutSnapshot;
 use crate::layout::Layout;
 use crate::mutant::Mutant;
@@ -121,12 +121,12 @@ impl Array {
     /// The reason why the array cannot have as many, with what was found and what was expected.
     pub(crate) fn set_mirrors(
         &mut self,
-        to: Shape,
+        to: ArrayShape,
         frames: u32,
     ) -> Option<Result<bool, ReplyError>> {
         let layout = self.layout.as_ref()?;
         layout.level().is_mirror().then(|| match to {
-            Shape { raid_disks: Some(slots), layout: None, chunk: None } => {
+            ArrayShape { raid_disks: Some(slots), layout: None, chunk: None } => {
                 self.change_mirrors(slots, frames)
             }
             _ => refused("found RAID 1, which has neither a layout nor chunks"),

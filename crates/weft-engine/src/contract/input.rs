@@ -469,14 +469,14 @@ pub struct Replace {
 pub enum Growth {
     /// Slots, layout and chunk. An array with parity is reshaped; spares take additional slots. An
     /// array of RAID 1 gets more slots, or loses empty ones.
-    Shape(Shape),
+    Shape(ArrayShape),
     /// Data sectors of each member; `None`: as many as every member has room for.
     Size(Option<Sectors>),
 }
 
 /// Shape that an array is to have. A field that is `None` keeps its present value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Shape {
+pub struct ArrayShape {
     /// Number of slots.
     pub raid_disks: Option<u16>,
     /// md's number of the layout.

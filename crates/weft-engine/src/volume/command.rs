@@ -12,7 +12,7 @@ use crate::array::member::Member;
 use crate::array::outbox::Outbox;
 use crate::assemble::Reshaping;
 use crate::contract::error::ReplyError;
-use crate::contract::input::{Growth, Shape, Verb};
+use crate::contract::input::{ArrayShape, Growth, Verb};
 use crate::knobs::Knob;
 use crate::layout::geometry::Geometry;
 use crate::raid::{ArrayView, Busy, Personality};
@@ -228,7 +228,7 @@ impl Volume {
     }
 
     /// Begins a reshape to the shape `to`, as soon as nothing uses the stripes.
-    fn reshape(&mut self, to: Shape) -> Result<Option<Until>, ReplyError> {
+    fn reshape(&mut self, to: ArrayShape) -> Result<Option<Until>, ReplyError> {
         if self.has_deferred() || self.is_unanswered() {
             return Err(ReplyError::Busy("requests are in progress for long; try again"));
         }
@@ -286,7 +286,7 @@ impl Volume {
                 self.raid.apply(knob, ArrayView::of(&self.array), &self.knobs);
             }
             Some(WhenQuiet::BeginReshape(after)) => {
-                let to = Shape {
+                let to = ArrayShape {
                     raid_disks: Some(after.members()),
                     layout: Some(after.layout()),
                     chunk: Some(after.chunk()),

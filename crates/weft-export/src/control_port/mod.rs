@@ -23,7 +23,9 @@ use std::sync::Arc;
 
 use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
-use weft_engine::{Command as AdminCommand, Growth, ReplyError, Shape, Snapshot, SyncAction, Tag};
+use weft_engine::{
+    ArrayShape, Command as AdminCommand, Growth, ReplyError, Snapshot, SyncAction, Tag,
+};
 use weft_runtime::serve::clients::{CLIENTS_MAX, client_of};
 use weft_runtime::serve::driver::Event;
 use weft_runtime::serve::reactor::{Context, Ending, Exit, Port};
@@ -198,7 +200,11 @@ impl ControlPort {
                 let layout = layout.as_deref();
                 let layout = layout.map(|name| layout_named(cx, volume, name)).transpose()?;
                 let chunk = chunk.map(|bytes| Bytes(bytes).sectors_floor());
-                vec![Step::Grow(Growth::Shape(Shape { raid_disks: raid_devices, layout, chunk }))]
+                vec![Step::Grow(Growth::Shape(ArrayShape {
+                    raid_disks: raid_devices,
+                    layout,
+                    chunk,
+                }))]
             }
             Command::Grow { raid_devices: None, layout: None, chunk: None, size: Some(size) } => {
                 vec![Step::Grow(Growth::Size(sectors_of(size)))]
@@ -334,17 +340,17 @@ impl ControlPort {
         let open = |index: MemberIndex| {
             cx.driver.members().members().find(|member| member.info().index == index)
         };
-        let volumes = snapshot.volumes.iter().zip(&self.shared.names).zip(&self.shared.shapes);
+        let volumes = snapshot.volumes.iter().zip(&self.shared.names).zip(&self.shared.facts);
         volumes
             .zip(0..)
-            .map(|(((volume, name), shape), place)| VolumeStatus {
+            .map(|(((volume, name), facts), place)| VolumeStatus {
                 write_back: snapshot.write_back.as_ref().map(|it| write_back_of(it, place)),
                 name: name.clone(),
                 array_state: volume.array_state.to_owned(),
-                level: shape.level.clone(),
+                level: facts.level.clone(),
                 size: volume.size.0,
                 slots: volume.slots,
-                array: shape.array.clone().map(|array| array.with_layout(volume.layout)),
+                array: facts.array.clone().map(|array| array.with_layout(volume.layout)),
                 degraded: volume.degraded,
                 events: volume.events,
                 updated_secs: volume.updated_secs,

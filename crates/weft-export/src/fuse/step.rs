@@ -10,11 +10,11 @@ use rustix::io::Errno;
 use weft_engine::{ReplyError, RequestOp};
 
 use super::file::Request;
-use crate::record::Asked;
+use crate::record::VolumeRequest;
 
 /// A request to the volume, and what follows it.
 pub(super) struct Step {
-    pub(super) asked: Asked,
+    pub(super) asked: VolumeRequest,
     /// Data to write, or room for the data that is read, once the step has begun.
     pub(super) data: Vec<u8>,
     pub(super) turn: Turn,
@@ -105,12 +105,12 @@ impl Step {
     /// Step after one that has succeeded, with the data that it has read. `None` if the request was
     /// answered.
     pub(super) fn next(self, extent: Extent) -> Option<Self> {
-        let Self { asked: Asked { start, .. }, data: mut around, then, .. } = self;
+        let Self { asked: VolumeRequest { start, .. }, data: mut around, then, .. } = self;
         match then {
             Then::Patch { skip, data, fua, then } => {
                 around[skip..skip + data.len()].copy_from_slice(&data);
                 let len = around.len() as u64;
-                let asked = Asked { fua, ..asked(RequestOp::Write, start, len) };
+                let asked = VolumeRequest { fua, ..asked(RequestOp::Write, start, len) };
                 Some(Self { asked, data: around, turn: Turn::LastAlone, then: *then })
             }
             Then::Zeroes { start, len, discard, reply } => {
@@ -123,7 +123,7 @@ impl Step {
         }
     }
 
-    fn shared(asked: Asked, data: Vec<u8>, then: Then) -> Self {
+    fn shared(asked: VolumeRequest, data: Vec<u8>, then: Then) -> Self {
         Self { asked, data, turn: Turn::Shared, then }
     }
 
@@ -132,7 +132,7 @@ impl Step {
         let len = data.len() as u64;
         let (first, whole) = extent.around(start, len);
         if whole == len {
-            let asked = Asked { fua, ..asked(RequestOp::Write, start, len) };
+            let asked = VolumeRequest { fua, ..asked(RequestOp::Write, start, len) };
             return Self::shared(asked, data, then);
         }
         let then = Then::Patch { skip: index(start - first), data, fua, then: Box::new(then) };
@@ -159,7 +159,7 @@ impl Step {
             rest => Then::Zeroes { start: start + part, len: rest, discard, reply },
         };
         Some(if extent.around(start, part) == (start, part) {
-            let asked = Asked { discard, ..asked(RequestOp::WriteZeroes, start, part) };
+            let asked = VolumeRequest { discard, ..asked(RequestOp::WriteZeroes, start, part) };
             Self::shared(asked, Vec::new(), then)
         } else {
             Self::write(start, vec![0; index(part)], false, then, extent)
@@ -205,8 +205,8 @@ impl Extent {
     }
 }
 
-fn asked(op: RequestOp, start: u64, len: u64) -> Asked {
-    Asked { op, start, len, fua: false, discard: false }
+fn asked(op: RequestOp, start: u64, len: u64) -> VolumeRequest {
+    VolumeRequest { op, start, len, fua: false, discard: false }
 }
 
 /// Error number for the crate `fuser`.

@@ -10,7 +10,7 @@ use weft_nbd::{
 };
 
 use crate::allocation::Extent;
-use crate::record::Asked;
+use crate::record::VolumeRequest;
 use crate::session::codec::{Codec, Heard, Work};
 
 impl Codec for ServerConnection {
@@ -89,7 +89,7 @@ impl Codec for ServerConnection {
 
 /// Converts an NBD request.
 fn work_of(op: Op) -> Work {
-    let volume = |op, start, len, fua| Asked { op, start, len, fua, discard: false };
+    let volume = |op, start, len, fua| VolumeRequest { op, start, len, fua, discard: false };
     Work::Volume(match op {
         Op::BlockStatus { offset, len, one } => {
             let most = if one { 1 } else { EXTENTS_MAX };
@@ -102,7 +102,7 @@ fn work_of(op: Op) -> Work {
         Op::Trim { offset, len, fua } => volume(RequestOp::Trim, offset, len, fua),
         Op::WriteZeroes { offset, len, fua, no_hole, .. } => {
             let zeroes = volume(RequestOp::WriteZeroes, offset, len, fua);
-            Asked { discard: !no_hole, ..zeroes }
+            VolumeRequest { discard: !no_hole, ..zeroes }
         }
     })
 }
@@ -130,7 +130,7 @@ mod tests {
         for no_hole in [false, true] {
             let zeroes = Op::WriteZeroes { offset, len, fua, no_hole, fast: false };
             let op = RequestOp::WriteZeroes;
-            let asked = Asked { op, start: offset, len, fua, discard: !no_hole };
+            let asked = VolumeRequest { op, start: offset, len, fua, discard: !no_hole };
             assert_eq!(work_of(zeroes), Work::Volume(asked));
         }
         assert_eq!(work_of(Op::Cache { offset, len }), Work::Hint);

@@ -8,7 +8,7 @@ use std::ops::Deref;
 use weft_engine::ReplyError;
 
 use crate::allocation::Extent;
-use crate::record::Asked;
+use crate::record::VolumeRequest;
 
 /// Server's side of a protocol on one connection: parses the client's bytes and encodes replies,
 /// and does no I/O.
@@ -88,7 +88,7 @@ pub(crate) enum Heard<R> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Work {
     /// A request to the volume.
-    Volume(Asked),
+    Volume(VolumeRequest),
     /// A query for the extents of a range.
     Extents {
         /// First byte of the range.

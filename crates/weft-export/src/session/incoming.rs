@@ -14,7 +14,7 @@ use weft_runtime::serve::reactor::Held;
 use super::codec::{Codec, Heard, Work};
 use super::{CHOSEN, Connection, ConnectionStep, REQUESTS_MAX, Served};
 use crate::hole_probes::HoleProbeBudget;
-use crate::record::Asked;
+use crate::record::VolumeRequest;
 
 impl<C: Codec> Connection<C> {
     /// Receives into the frames of a long payload, then into the buffer. The driver is unlocked
@@ -67,7 +67,7 @@ impl<C: Codec> Connection<C> {
                     self.pending = Some(request);
                     break;
                 }
-                if let Work::Volume(Asked { op: RequestOp::Read, len, .. }) =
+                if let Work::Volume(VolumeRequest { op: RequestOp::Read, len, .. }) =
                     self.codec.work(&request)
                 {
                     asked += len;
@@ -167,7 +167,7 @@ impl<C: Codec> Connection<C> {
     }
 
     /// Whether a read is long and covers only a hole, and the client accepts a reply that says so.
-    fn is_hole(&self, driver: &mut Driver, request: &C::Request, asked: &Asked) -> bool {
+    fn is_hole(&self, driver: &mut Driver, request: &C::Request, asked: &VolumeRequest) -> bool {
         if asked.op != RequestOp::Read || self.requests.poisoned || !self.codec.tells_hole(request)
         {
             return false;

@@ -15,7 +15,7 @@ use weft_runtime::serve::driver::{Driver, Event};
 use weft_units::{ByteRange, Bytes, ClientId, FRAME_BYTES};
 
 use super::{CHOSEN, Served};
-use crate::record::{Asked, Recorder};
+use crate::record::{Recorder, VolumeRequest};
 use crate::share::ClientShare;
 
 /// Requests of one client. `R` is a request in the form of the protocol, and `H` the header of its
@@ -163,7 +163,7 @@ impl<R, H> Requests<R, H> {
     }
 
     /// Starts a request. Returns false if the request has to wait.
-    pub(crate) fn begin(&mut self, driver: &mut Driver, request: R, asked: &Asked) -> bool
+    pub(crate) fn begin(&mut self, driver: &mut Driver, request: R, asked: &VolumeRequest) -> bool
     where
         R: Copy,
     {
@@ -705,8 +705,8 @@ impl RequestPart {
 
 impl<R, H> Open<R, H> {
     /// Creates an open request for which no work has been done.
-    fn new(request: R, asked: &Asked) -> Self {
-        let Asked { op, start, len, fua, discard } = *asked;
+    fn new(request: R, asked: &VolumeRequest) -> Self {
+        let VolumeRequest { op, start, len, fua, discard } = *asked;
         Self {
             request,
             op,

@@ -36,7 +36,7 @@ use weft_units::{Bytes, Time};
 pub(crate) use devices::{add, open};
 
 use crate::error::errno_of;
-use crate::record::Asked;
+use crate::record::VolumeRequest;
 use crate::session::{Requests, Served};
 use devices::Start;
 
@@ -341,13 +341,13 @@ impl Port for UblkPort {
 
 /// Request to the volume for a request of the kernel; `None` for an operation that volumes do not
 /// have.
-fn asked(request: &Request) -> Option<Asked> {
+fn asked(request: &Request) -> Option<VolumeRequest> {
     let Request { start, len, fua, .. } = *request;
-    let volume = |op, discard| Asked { op, start, len, fua, discard };
+    let volume = |op, discard| VolumeRequest { op, start, len, fua, discard };
     Some(match request.operation {
         Operation::Read => volume(RequestOp::Read, false),
         Operation::Write => volume(RequestOp::Write, false),
-        Operation::Flush => Asked { start: 0, len: 0, ..volume(RequestOp::Flush, false) },
+        Operation::Flush => VolumeRequest { start: 0, len: 0, ..volume(RequestOp::Flush, false) },
         Operation::Discard => volume(RequestOp::Trim, false),
         Operation::WriteZeroes { keep } => volume(RequestOp::WriteZeroes, !keep),
         Operation::Other(_) => return None,

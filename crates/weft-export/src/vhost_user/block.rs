@@ -17,7 +17,7 @@ use weft_runtime::ublk::Params;
 use weft_units::SECTOR_BYTES;
 
 use super::ring::{Chain, Memory};
-use crate::record::Asked;
+use crate::record::VolumeRequest;
 
 /// Disk of a virtual machine: the limits and the serial number that the machine sees.
 #[derive(Clone, Debug)]
@@ -30,7 +30,7 @@ pub(crate) struct Disk {
 /// Action that the request in a chain asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verb {
-    Ask(Asked),
+    Ask(VolumeRequest),
     /// Writes the disk's serial number into the chain.
     Identify,
     /// Ends the request with this status.
@@ -109,7 +109,7 @@ impl Disk {
             match (start, end) {
                 (Some(start), Some(end)) if end <= size && len > 0 => {
                     let fua = write_through && op != RequestOp::Read;
-                    Verb::Ask(Asked { op, start, len, fua, discard })
+                    Verb::Ask(VolumeRequest { op, start, len, fua, discard })
                 }
                 _ => Verb::Refuse(Status::Error),
             }
@@ -119,7 +119,7 @@ impl Disk {
             VIRTIO_BLK_T_GET_ID => Verb::Identify,
             VIRTIO_BLK_T_FLUSH => {
                 let (op, start, len) = (RequestOp::Flush, 0, 0);
-                Verb::Ask(Asked { op, start, len, fua: false, discard: false })
+                Verb::Ask(VolumeRequest { op, start, len, fua: false, discard: false })
             }
             VIRTIO_BLK_T_OUT | VIRTIO_BLK_T_DISCARD | VIRTIO_BLK_T_WRITE_ZEROES
                 if self.params.read_only =>

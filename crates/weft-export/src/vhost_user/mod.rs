@@ -38,7 +38,7 @@ use weft_units::{Bytes, Span, Time};
 
 pub(crate) use block::Disk;
 
-use crate::record::Asked;
+use crate::record::VolumeRequest;
 use crate::session::{Requests, Served};
 use crate::socket::Listener;
 use block::{Status, Verb};
@@ -278,7 +278,7 @@ impl FrontEnd {
             }
             let status = if error.is_none() { Status::Ok } else { Status::Error };
             let len = match verb {
-                Verb::Ask(Asked { op: RequestOp::Read, len, .. }) if error.is_none() => len,
+                Verb::Ask(VolumeRequest { op: RequestOp::Read, len, .. }) if error.is_none() => len,
                 _ => 0,
             };
             lock(device).answer(head, status, len);

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use super::SimulateError;
-use super::trace::{Requests, Shape};
+use super::trace::{Requests, TraceShape};
 use crate::replay::{Counts, Record, ReplayError, Trace};
 
 /// Criterion by which the requests of a trace are divided among clients.
@@ -52,7 +52,7 @@ impl Client {
     ///
     /// # Errors
     /// The trace does not record its processes.
-    pub(super) fn of(shape: &Shape, by: By) -> Result<Vec<Self>, SimulateError> {
+    pub(super) fn of(shape: &TraceShape, by: By) -> Result<Vec<Self>, SimulateError> {
         let mut known: Vec<(u32, String, Requests)> = match by {
             By::Device => (0..)
                 .zip(&shape.devices)
@@ -139,7 +139,7 @@ mod tests {
 
     /// A trace of `processes` processes, of which process `n` issues `n` requests, and one request
     /// without a process.
-    fn shape(processes: u32) -> (Vec<u8>, Shape) {
+    fn shape(processes: u32) -> (Vec<u8>, TraceShape) {
         let mut log = String::from("fio version 3 iolog\n0 d add\n0 d open\n0 d read 0 4096\n");
         for pid in 1..=processes {
             for at in 0..pid {
@@ -150,7 +150,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("t.iolog");
         std::fs::write(&path, &log).unwrap();
-        let shape = Shape::of(&[path], &ReadOptions::default()).unwrap();
+        let shape = TraceShape::of(&[path], &ReadOptions::default()).unwrap();
         (log.into_bytes(), shape)
     }
 

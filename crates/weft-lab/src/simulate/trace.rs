@@ -47,12 +47,12 @@ pub struct Replay {
     /// Criterion that separates clients; `None` for one client.
     pub by: Option<By>,
     /// Shape of the trace, found by reading it once.
-    pub shape: Shape,
+    pub shape: TraceShape,
 }
 
 /// Shape of a trace: counts, sizes and span.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Shape {
+pub struct TraceShape {
     /// Formats of the trace's files.
     pub formats: Vec<&'static str>,
     /// Counts of lines read, and of lines that are not requests.
@@ -108,7 +108,7 @@ pub struct Replayed {
     pub pace: Pace,
 }
 
-impl Shape {
+impl TraceShape {
     /// Reads a trace from its first record to its last.
     ///
     /// # Errors
@@ -196,9 +196,9 @@ impl Replay {
     /// A replay of the files of one trace, without changes.
     ///
     /// # Errors
-    /// See [`Shape::of`].
+    /// See [`TraceShape::of`].
     pub fn of(paths: Vec<PathBuf>, read: ReadOptions) -> Result<Self, SimulateError> {
-        let shape = Shape::of(&paths, &read)?;
+        let shape = TraceShape::of(&paths, &read)?;
         Ok(Self {
             paths,
             read,

@@ -76,7 +76,7 @@ pub(crate) fn run(arguments: &Rescue) -> Outcome {
         let (to, only) = (arguments.to.as_deref(), arguments.only.as_slice());
         let (all, json) = (arguments.all, arguments.json);
         let command = format!("weft rescue {given}");
-        let asked = listed::Asked { to, only, all, json, command, reading: &reading };
+        let asked = listed::ListArguments { to, only, all, json, command, reading: &reading };
         let contents = Contents::of_arrays(&arrays)?;
         return listed::run(contents, &arrays, &asked);
     }

@@ -91,7 +91,7 @@ pub(crate) fn run(arguments: &Build) -> Outcome {
     listed::run(
         contents,
         &[],
-        &listed::Asked {
+        &listed::ListArguments {
             to: arguments.to.as_deref(),
             only: &arguments.only,
             all: true,

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use rustix::fs::FlockOperation;
 use weft_engine::RequestOp;
-use weft_export::{Arrival, Asked, Recorder};
+use weft_export::{Arrival, Recorder, VolumeRequest};
 use weft_lab::replay::iolog::{Version, Writer};
 use weft_lab::replay::{DeviceIndex, Devices, Flags, Op, Record};
 use weft_terminal::outcome::Failure;
@@ -256,7 +256,7 @@ impl<S: Sink> Keeper<S> {
 /// Zeroes that need not be stored are recorded as a trim, because the volume discards them; other
 /// zeroes are a write. fio reads lengths of 32 bits, so a longer trim becomes several.
 fn records(arrival: &Arrival, device: DeviceIndex) -> impl Iterator<Item = Record> {
-    let Asked { op, start: offset, len: length, fua, discard } = arrival.asked;
+    let VolumeRequest { op, start: offset, len: length, fua, discard } = arrival.asked;
     let op = match op {
         RequestOp::Flush => Op::Flush,
         RequestOp::Read => Op::Read,
@@ -308,10 +308,10 @@ mod tests {
         }
     }
 
-    const FLUSH: Asked =
-        Asked { op: RequestOp::Flush, start: 0, len: 0, fua: false, discard: false };
+    const FLUSH: VolumeRequest =
+        VolumeRequest { op: RequestOp::Flush, start: 0, len: 0, fua: false, discard: false };
 
-    fn arrival(us: u64, asked: Asked, lost: u64) -> Arrival {
+    fn arrival(us: u64, asked: VolumeRequest, lost: u64) -> Arrival {
         Arrival { time: Time(us * 1000), asked, lost }
     }
 
@@ -324,13 +324,13 @@ mod tests {
     #[test]
     fn every_kind_of_request_has_its_line() {
         let (start, len) = (4096, 1_u64 << 13);
-        let of = |op| Asked { op, start, len, ..FLUSH };
+        let of = |op| VolumeRequest { op, start, len, ..FLUSH };
         let asked = [
-            Asked { len: 512, fua: true, ..of(RequestOp::Write) },
-            Asked { start: 0, len: 1024, ..of(RequestOp::Read) },
+            VolumeRequest { len: 512, fua: true, ..of(RequestOp::Write) },
+            VolumeRequest { start: 0, len: 1024, ..of(RequestOp::Read) },
             FLUSH,
-            Asked { len: 5 << 30, ..of(RequestOp::Trim) },
-            Asked { discard: true, ..of(RequestOp::WriteZeroes) },
+            VolumeRequest { len: 5 << 30, ..of(RequestOp::Trim) },
+            VolumeRequest { discard: true, ..of(RequestOp::WriteZeroes) },
             of(RequestOp::WriteZeroes),
         ];
         let mut text = Vec::new();

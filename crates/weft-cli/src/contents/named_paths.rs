@@ -17,14 +17,14 @@ use crate::member::{self, MemberArg};
 
 /// Disks or a running volume, and paths inside.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Asked {
+pub(crate) struct NamedPaths {
     /// Names of disks, or the one name of a running volume.
     pub(crate) names: Vec<PathBuf>,
     /// Paths, each as names from the root on.
     pub(crate) paths: Vec<Vec<Vec<u8>>>,
 }
 
-impl Asked {
+impl NamedPaths {
     /// Parses arguments.
     ///
     /// # Errors
@@ -106,7 +106,7 @@ mod tests {
 
     fn of(arguments: &[&str]) -> Result<(Vec<PathBuf>, Vec<String>), String> {
         let arguments: Vec<OsString> = arguments.iter().map(OsString::from).collect();
-        let asked = Asked::of(&arguments)?;
+        let asked = NamedPaths::of(&arguments)?;
         let text = |parts: &Vec<Vec<u8>>| String::from_utf8(parts.join(&b'/')).unwrap();
         Ok((asked.names, asked.paths.iter().map(text).collect()))
     }
