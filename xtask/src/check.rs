@@ -3,8 +3,8 @@
 use crate::part::{Claim, Ending, Report, cargo, run};
 use crate::runner::{ALL, tests, tests_of};
 use crate::{
-    circles, citations, costs, deny, deps, fresh, instructions, interop, links, long, map, package,
-    packages, product, purity, skips, statements, words,
+    circles, citations, commits, costs, deny, deps, fresh, instructions, interop, links, long, map,
+    package, packages, product, purity, skips, statements, words,
 };
 use std::process::Command;
 use std::time::Duration;
@@ -108,7 +108,7 @@ fn none(found: anyhow::Result<Vec<String>>) -> Ending {
 }
 
 /// Number of parts of `lints`.
-const LINTS: usize = 10;
+const LINTS: usize = 11;
 
 fn lints(report: &mut Report) {
     report.part("rustfmt", || run(cargo(&["fmt", "--all", "--check"]), HALF_AN_HOUR));
@@ -139,5 +139,6 @@ fn lints(report: &mut Report) {
     report.part("links of documents", || none(links()));
     let map = || map::check().and_then(|()| statements::check());
     report.part("map", || none(map().map(|()| Vec::new())));
+    report.part("commit messages", commits::look);
     report.part("licences, bans and sources", || none(deny::violations()));
 }

@@ -6,6 +6,7 @@
 mod check;
 mod circles;
 mod citations;
+mod commits;
 mod costs;
 mod deny;
 mod deps;
