@@ -4,7 +4,8 @@
 //! `reliability.md I4 to I6`, or "(F21)" alone, names rows of its tables. A page may be cited
 //! without a section; pages are searched in `spec/`, `docs/`, `experiments/` and at the root. Of
 //! Rust files the comments are read; scripts, tables of settings and documents are read as a whole.
-//! In a page of `spec/`, a section without a page belongs to that page.
+//! In a page of `spec/`, a section without a page belongs to that page. In a comment of Rust it
+//! belongs to the page or the other document that the comment named last, and one must be named.
 
 use crate::statements::sentences;
 use crate::tree::{files, root, shown};
@@ -14,6 +15,10 @@ use std::path::{Path, PathBuf};
 /// Cited pages that are in none of the [`SHELVES`]: NBD's protocol, and a page that lies beside the
 /// data that it describes.
 const ELSEWHERE: [&str; 2] = ["proto.md", "bfq-orders.md"];
+
+/// Words by which a comment names a document that is not in the project and has sections.
+const DOCUMENTS_ELSEWHERE: [&str; 6] =
+    ["MHN2xxxAT", "MPF3xxxAT", "RAID-6", "RFC", "SIGMOD", "UEFI"];
 
 /// Folders with pages that may be cited by name alone; the empty name is the root.
 const SHELVES: [&str; 4] = ["", "docs", "experiments", "spec"];
@@ -26,6 +31,24 @@ struct Page {
 
 /// Pages that may be cited, by name.
 type Pages = BTreeMap<String, Page>;
+
+/// Citations in a text, and sections that it cites without saying of which page.
+#[derive(Debug, Default)]
+struct Citations {
+    of_pages: Vec<Citation>,
+    unclear: Vec<String>,
+}
+
+/// Document to which a section without a page belongs.
+#[derive(Clone, Copy)]
+enum Bare<'a> {
+    /// Document that the same text named last. One must be named.
+    Last,
+    /// The page that the text itself is.
+    Own(&'a str),
+    /// Any document: such sections are not read.
+    Unread,
+}
 
 /// Citations of one page in a text.
 #[derive(Debug, Default)]
@@ -68,7 +91,8 @@ fn number(word: &str) -> Option<String> {
     (!number.is_empty()).then(|| number.to_owned())
 }
 
-/// Numbers of the sections that a word names; two for `§6.6-§6.8`, `§6.6–6.8` and `§1.2/§2.4`.
+/// Numbers of the sections that a word names after `md-raid.md`: two for `§6.6-§6.8`, `§6.6–6.8`
+/// and `§1.2/§2.4`.
 fn sections(word: &str) -> Vec<String> {
     let named = word.split('§').skip(1);
     named.flat_map(|named| named.split(['-', '–', '/'])).filter_map(number).collect()
@@ -92,16 +116,23 @@ fn bare(text: &str) -> Citation {
     Citation { page: "reliability.md".to_owned(), statements, ..Citation::default() }
 }
 
-/// Comments of a Rust file as one text, without comment markers. A comment after code begins with `
-/// // `.
+/// Comments of a Rust file as one text, without comment markers.
 pub(crate) fn comments(text: &str) -> String {
-    let comment = |line: &'_ str| {
+    comment_blocks(text).join("\n")
+}
+
+/// Comments of a Rust file without comment markers. Lines that follow each other are one comment. A
+/// comment after code begins with ` // `.
+fn comment_blocks(text: &str) -> Vec<String> {
+    let comment = |line: &str| {
         let line = line.trim_start();
         let behind = || line.split_once(" // ").map(|(_, comment)| comment.trim().to_owned());
         let whole = line.starts_with("//").then(|| line.trim_start_matches(['/', '!']).to_owned());
         whole.or_else(behind)
     };
-    text.lines().filter_map(comment).collect::<Vec<_>>().join("\n")
+    let lines: Vec<Option<String>> = text.lines().map(comment).collect();
+    let blocks = lines.split(Option::is_none).filter(|block| !block.is_empty());
+    blocks.map(|block| block.iter().flatten().cloned().collect::<Vec<_>>().join("\n")).collect()
 }
 
 /// Page name in a word, with or without its folder.
@@ -116,61 +147,97 @@ fn page_name(word: &str) -> Option<&str> {
     (!stem.is_empty() && stem.chars().all(is_name)).then_some(name)
 }
 
-/// Citations in a text. A section without a page belongs to the page `own`, if there is one.
-fn citations(text: &str, own: Option<&str>) -> Vec<Citation> {
+/// Citations in a text.
+fn citations(text: &str, bare: Bare<'_>, pages: &Pages) -> Citations {
     let mut words = text.split_whitespace().peekable();
-    let mut found = Vec::new();
+    let mut found = Citations::default();
+    // The page named last; `None` within is another document.
+    let mut last: Option<Option<&str>> = None;
+    let mut before = "";
     while let Some(word) = words.next() {
         let Some(page) = page_name(word) else {
-            if let Some(page) = own {
-                let (page, sections) = (page.to_owned(), sections(word));
-                found.push(Citation { page, sections, ..Citation::default() });
+            let plain = word.trim_matches(|letter: char| !letter.is_ascii_alphanumeric());
+            last = if DOCUMENTS_ELSEWHERE.contains(&plain) { Some(None) } else { last };
+            if word.contains('§') {
+                let own = match bare {
+                    Bare::Last => owner(before, word, last, pages),
+                    Bare::Own(page) => Ok(Some(page)),
+                    Bare::Unread => Ok(None),
+                };
+                let of = |page: &str| Citation {
+                    page: page.to_owned(),
+                    sections: sections(word),
+                    ..Citation::default()
+                };
+                match own {
+                    Ok(page) => found.of_pages.extend(page.map(of)),
+                    Err(unclear) => found.unclear.push(unclear),
+                }
             }
+            before = word;
             continue;
         };
-        let mut citation = Citation { page: page.to_owned(), ..Citation::default() };
-        let mut in_statements = false;
-        while let Some(next) = words.peek() {
-            let plain = next.trim_end_matches([',', '.', ';', ':', ')', '`']);
-            match plain {
-                "and" | "to" => {}
-                "statement" | "statements" => in_statements = true,
-                _ if next.trim_start_matches('(').starts_with('§') => {
-                    citation.sections.extend(sections(next));
-                }
-                _ if next.starts_with('(') && number(&plain[1..]).is_some() => {}
-                _ => match (lettered(next), number(plain).filter(|_| in_statements)) {
-                    (Some(statement), _) | (None, Some(statement)) => {
-                        citation.statements.push(statement);
-                    }
-                    (None, None) => break,
-                },
-            }
-            let is_last = next.ends_with(['.', ';', ':']);
-            words.next();
-            if is_last {
-                break;
-            }
-        }
-        if !ELSEWHERE.contains(&page) {
-            found.push(citation);
-        }
+        before = word;
+        let is_here = !ELSEWHERE.contains(&page);
+        last = Some(is_here.then_some(page));
+        let citation = cited_after(page, &mut words);
+        found.of_pages.extend(is_here.then_some(citation));
     }
     found
 }
 
-/// Citations of a section by a page's name without its `.md`, which no other check would read.
-fn nameless(path: &Path, text: &str, pages: &Pages) -> Vec<String> {
-    let words: Vec<&str> = text.split_whitespace().collect();
-    let is_page = |word: &str| pages.contains_key(&format!("{}.md", word.trim_start_matches('(')));
-    let cited = words.windows(2).filter(|pair| is_page(pair[0]) && pair[1].starts_with('§'));
-    cited.map(|pair| format!("{}: cites {} without .md", shown(path), pair.join(" "))).collect()
+/// Page of the section `word`, which no page precedes directly; `None` is another document. `last`
+/// was named last. If the word `before` the section is the name of a page, it lacks `.md`, without
+/// which other checks do not find it.
+fn owner<'a>(
+    before: &str,
+    word: &str,
+    last: Option<Option<&'a str>>,
+    pages: &Pages,
+) -> Result<Option<&'a str>, String> {
+    if pages.contains_key(&format!("{}.md", before.trim_start_matches('('))) {
+        return Err(format!("cites {before} {word} without .md"));
+    }
+    last.ok_or_else(|| format!("cites {word}, and no page before it"))
 }
 
-/// Citations of a file that name pages, sections or statements which do not exist.
-fn broken(path: &Path, citations: &[Citation], pages: &Pages) -> Vec<String> {
-    let mut found = Vec::new();
-    for Citation { page: name, sections, statements } in citations {
+/// Sections and statements that follow the name of a page.
+fn cited_after<'a>(
+    page: &str,
+    words: &mut std::iter::Peekable<impl Iterator<Item = &'a str>>,
+) -> Citation {
+    let mut citation = Citation { page: page.to_owned(), ..Citation::default() };
+    let mut in_statements = false;
+    while let Some(next) = words.peek() {
+        let plain = next.trim_end_matches([',', '.', ';', ':', ')', '`']);
+        match plain {
+            "and" | "to" => {}
+            "statement" | "statements" => in_statements = true,
+            _ if next.trim_start_matches('(').starts_with('§') => {
+                citation.sections.extend(sections(next));
+            }
+            _ if next.starts_with('(') && number(&plain[1..]).is_some() => {}
+            _ => match (lettered(next), number(plain).filter(|_| in_statements)) {
+                (Some(statement), _) | (None, Some(statement)) => {
+                    citation.statements.push(statement);
+                }
+                (None, None) => break,
+            },
+        }
+        let is_last = next.ends_with(['.', ';', ':']);
+        words.next();
+        if is_last {
+            break;
+        }
+    }
+    citation
+}
+
+/// Citations of a file that name pages, sections or statements which do not exist, or no page.
+fn broken(path: &Path, citations: &Citations, pages: &Pages) -> Vec<String> {
+    let unclear = citations.unclear.iter();
+    let mut found: Vec<String> = unclear.map(|said| format!("{}: {said}", shown(path))).collect();
+    for Citation { page: name, sections, statements } in &citations.of_pages {
         let Some(page) = pages.get(name) else {
             found.push(format!("{}: cites {name}, which is not in the project", shown(path)));
             continue;
@@ -198,20 +265,24 @@ pub(crate) fn is_read(path: &Path) -> bool {
 }
 
 /// Citations in a file.
-fn citations_of(path: &Path, text: &str) -> Vec<Citation> {
+fn citations_of(path: &Path, text: &str, pages: &Pages) -> Citations {
     let name = shown(path);
     match path.extension().and_then(|it| it.to_str()) {
         Some("rs") => {
-            let comments = comments(text);
-            let mut found = citations(&comments, None);
-            found.push(bare(&comments));
+            let mut found = Citations::default();
+            for comment in comment_blocks(text) {
+                let of_comment = citations(&comment, Bare::Last, pages);
+                found.of_pages.extend(of_comment.of_pages);
+                found.unclear.extend(of_comment.unclear);
+            }
+            found.of_pages.push(bare(&comments(text)));
             found
         }
         Some("md") => {
-            let own = name.strip_prefix("spec/");
-            citations(text, own)
+            let own = name.strip_prefix("spec/").map_or(Bare::Unread, Bare::Own);
+            citations(text, own, pages)
         }
-        _ => citations(&text.replace("\n#", "\n"), None),
+        _ => citations(&text.replace("\n#", "\n"), Bare::Unread, pages),
     }
 }
 
@@ -221,7 +292,7 @@ pub(crate) fn cited(path: &Path, text: &str) -> Vec<(String, String)> {
     let labels = |it: Citation| -> Vec<_> {
         it.statements.into_iter().map(|label| (it.page.clone(), label)).collect()
     };
-    citations_of(path, text).into_iter().flat_map(labels).collect()
+    citations_of(path, text, &Pages::new()).of_pages.into_iter().flat_map(labels).collect()
 }
 
 /// Every file that is read for citations.
@@ -253,14 +324,11 @@ pub(crate) fn found() -> anyhow::Result<Vec<String>> {
     let (mut found, mut count_by_kind) = (Vec::new(), BTreeMap::new());
     for path in read()? {
         let text = std::fs::read_to_string(&path)?;
-        let citations = citations_of(&path, &text);
-        let cited = citations.iter().map(|it| it.sections.len() + it.statements.len());
+        let citations = citations_of(&path, &text, &pages);
+        let cited = citations.of_pages.iter().map(|it| it.sections.len() + it.statements.len());
         let kind = path.extension().and_then(|it| it.to_str()).unwrap_or_default().to_owned();
-        *count_by_kind.entry(kind.clone()).or_insert(0) += cited.sum::<usize>();
+        *count_by_kind.entry(kind).or_insert(0) += cited.sum::<usize>();
         found.extend(broken(&path, &citations, &pages));
-        if kind == "rs" {
-            found.extend(nameless(&path, &comments(&text), &pages));
-        }
     }
     for (kind, count_min) in [("rs", 250), ("md", 60), ("toml", 15)] {
         let count = count_by_kind.get(kind).copied().unwrap_or_default();
@@ -297,7 +365,7 @@ mod tests {
             ("reliability.md".to_owned(), faults),
         ]);
         let path = root().join(name);
-        broken(&path, &citations_of(&path, text), &pages)
+        broken(&path, &citations_of(&path, text, &pages), &pages)
     }
 
     #[test]
@@ -335,15 +403,28 @@ mod tests {
     }
 
     #[test]
-    fn a_planted_section_of_a_page_without_md_is_found() {
-        let pages = pages().unwrap();
-        let found = |text: &str| nameless(&root().join("a.rs"), text, &pages).len();
-        for good in ["md-raid.md §5.2", "Anvin, \"RAID-6\", §3; md-raid.md §2.4", "md-raid has §5"]
-        {
-            assert_eq!(found(good), 0, "{good}");
+    fn a_planted_section_of_a_page_without_md_and_one_of_no_page_are_found() {
+        let good = [
+            "/// md-raid.md §6.6",
+            "/// Anvin, \"RAID-6\", §3; md-raid.md §6.6",
+            "/// md-raid.md §6.6; Anvin, \"RAID-6\",\n/// §3",
+            "/// RFC 1952 §2.3.1 and RFC 8878 §3.1.1",
+            "/// md-raid.md §7, statement 2: the table\n/// of §6.7",
+            "let text = \"of §5\";",
+        ];
+        for good in good {
+            assert_eq!(broken_in("a.rs", good), [""; 0], "{good}");
         }
-        for bad in ["spec md-raid §5.2", "never locates (md-raid §5.2)", "writeback\n§3"] {
-            assert_eq!(found(bad), 1, "{bad}");
+        for bad in [
+            "/// spec md-raid §6.6",
+            "/// never locates (md-raid §6.6)",
+            "// md-raid.md §7; reliability\n// §3",
+            "/// §6.6, a row",
+            "/// md-raid.md §6.6\nlet x = 1;\n/// The table of §6.7",
+            "f();\n// see (§6.7)",
+            "/// md-raid.md §7: the table of\n/// §6.8",
+        ] {
+            assert_eq!(broken_in("a.rs", bad).len(), 1, "{bad}");
         }
     }
 

@@ -70,7 +70,7 @@ fn without_ncq_depth_does_not_help() {
     }
 }
 
-/// §2.4, rows of the Barracuda XT; statement 5.
+/// experiments.md §2.4, rows of the Barracuda XT; statement 5.
 #[test]
 fn random_access_at_depth_one_is_as_measured() {
     let (_, reads, _) = random_reads("hdd-2011-7200", UNCACHED, 1, 10_000);
@@ -92,7 +92,7 @@ fn random_access_at_depth_one_is_as_measured() {
     }
 }
 
-/// The destage columns of the oracle of §2.1.
+/// The destage columns of the oracle of experiments.md §2.1.
 #[test]
 fn destaging_is_as_fast_as_the_oracle() {
     let oracle = [("hdd-2007-7200", 145.0, 198.0), ("hdd-2011-7200", 142.0, 195.0)];
@@ -118,7 +118,7 @@ fn mean_over_disk(model: &str, access: Access) -> f64 {
     rates.sum::<f64>() / places as f64
 }
 
-/// Statement 3, and the sequential rows of §2.4.
+/// Statement 3, and the sequential rows of experiments.md §2.4.
 #[test]
 fn streams_run_at_the_sustained_rates() {
     for (model, outer, inner) in [(HDDS[0], 75.0, 38.0), (HDDS[1], 138.0, 72.0)] {
@@ -146,8 +146,8 @@ fn streams_run_at_the_sustained_rates() {
     near("hdd-2011: mean write over the disk", mean_over_disk(HDDS[1], WRITE), 102.3, 7.0);
 }
 
-/// The formula of the rate against a specification (§2.4, Deskstar 7K500): sustained rates of 64.8
-/// and 31.0 MB/s, with a track that holds the media rate less the format's overhead.
+/// The formula of the rate against a specification (experiments.md §2.4, Deskstar 7K500): sustained
+/// rates of 64.8 and 31.0 MB/s, with a track that holds the media rate less the format's overhead.
 #[test]
 fn the_sustained_rate_is_the_tracks_less_the_switches() {
     let changes = "sustained_outer_mb_s = 64.8\nsustained_inner_mb_s = 31.0\nheads = 10\n\

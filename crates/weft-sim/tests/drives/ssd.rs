@@ -28,7 +28,8 @@ fn stream(model: &str, changes: &str, access: Access, length: u64, depth: u32) -
     bench.closed(depth, 2_000, 4_000, stream)
 }
 
-/// §2.4, rows of the Plextor M5 Pro and M5S, measured as there: over 8 GiB of a fresh drive.
+/// experiments.md §2.4, rows of the Plextor M5 Pro and M5S, measured as there: over 8 GiB of a
+/// fresh drive.
 #[test]
 fn consumer_drives_of_2012_are_as_measured() {
     let sectors = 8 << 21;
@@ -50,7 +51,7 @@ fn consumer_drives_of_2012_are_as_measured() {
     }
 }
 
-/// §2.4, rows of the S4500 and S4600.
+/// experiments.md §2.4, rows of the S4500 and S4600.
 #[test]
 fn data_centre_drives_are_as_specified() {
     let model = "ssd-sata-dc-2019";
@@ -222,7 +223,7 @@ fn every_byte_in_the_flash_is_accounted_for() {
     }
 }
 
-/// Statement 12, and the flush rows of §2.4.
+/// Statement 12, and the flush rows of experiments.md §2.4.
 #[test]
 fn flushes_take_what_protection_leaves_to_them() {
     // Few dies, so that the buffer fills while the host writes.
@@ -256,7 +257,7 @@ fn flushes_take_what_protection_leaves_to_them() {
     }
 }
 
-/// §2.4, the row of the Apple M1.
+/// experiments.md §2.4, the row of the Apple M1.
 #[test]
 fn a_slow_flush_bounds_writes_that_need_it() {
     let model = "ssd-nvme-2020-lazyflush";
