@@ -122,7 +122,9 @@ fn lints(report: &mut Report) {
         run(command, HALF_AN_HOUR)
     });
     report.part("crate order and purity", || {
-        let edges = deps::metadata().map(|metadata| deps::edges_forbidden(&metadata));
+        let edges = deps::metadata().map(|metadata| {
+            [deps::edges_forbidden(&metadata), deps::edges_unused(&metadata)].concat()
+        });
         match (edges, purity::engine()) {
             (Ok(edges), Ok(impure)) if edges.is_empty() && impure.is_empty() => Ending::Passed,
             (edges, impure) => Ending::Failed(format!("{edges:?} {impure:?}")),

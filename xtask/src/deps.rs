@@ -5,7 +5,7 @@
 //! belongs above the code that it tests.
 
 use serde_json::Value;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Each crate with the crates of this workspace that it may name, the latter without the prefix
 /// `weft-`.
@@ -21,12 +21,12 @@ const ALLOWED: &[(&str, &str)] = &[
     ("weft-engine", "ondisk units"),
     ("weft-export", "engine fuse nbd ondisk runtime testing units"),
     ("weft-files", "ondisk testing units"),
-    ("weft-fuse", "files testing"),
-    ("weft-lab", "engine ondisk parity sim testing units"),
+    ("weft-fuse", "files"),
+    ("weft-lab", "engine ondisk sim testing units"),
     ("weft-nbd", "testing units"),
     ("weft-ondisk", "testing units"),
     ("weft-parity", "units"),
-    ("weft-runtime", "compute engine nbd ondisk parity testing units"),
+    ("weft-runtime", "compute engine ondisk parity testing units"),
     ("weft-sim", "engine ondisk testing units"),
     ("weft-terminal", ""),
     // weft-testing is for development only, as
@@ -36,28 +36,56 @@ const ALLOWED: &[(&str, &str)] = &[
     ("xtask", "testing units"),
 ];
 
-/// Dependencies in `metadata` (from `cargo metadata --no-deps`) that the table does not allow.
+/// Each crate in `metadata` (from `cargo metadata --no-deps`) with the crates of the workspace that
+/// it depends on.
+fn edges(metadata: &Value) -> BTreeMap<&str, BTreeSet<&str>> {
+    fn names(list: &Value) -> impl Iterator<Item = &str> {
+        list.as_array().into_iter().flatten().filter_map(|item| item["name"].as_str())
+    }
+    let ours: BTreeSet<&str> = names(&metadata["packages"]).collect();
+    let packages = metadata["packages"].as_array().into_iter().flatten();
+    let of_package = packages.filter_map(|package| {
+        let from = package["name"].as_str()?;
+        let to = names(&package["dependencies"]).filter(|to| ours.contains(to) && *to != from);
+        Some((from, to.collect()))
+    });
+    of_package.collect()
+}
+
+/// Whether the list `may` of [`ALLOWED`] has a crate.
+fn has(may: &str, to: &str) -> bool {
+    may.split(' ').any(|it| it == to.strip_prefix("weft-").unwrap_or(to))
+}
+
+/// Dependencies in `metadata` that the table does not allow.
 pub(crate) fn edges_forbidden(metadata: &Value) -> Vec<String> {
     let allowed: BTreeMap<&str, &str> = ALLOWED.iter().copied().collect();
-    let packages = metadata["packages"].as_array().map_or(&[][..], Vec::as_slice);
-    let ours: Vec<&str> = packages.iter().filter_map(|package| package["name"].as_str()).collect();
     let mut forbidden = Vec::new();
-    for package in packages {
-        let from = package["name"].as_str().unwrap_or_default();
+    for (from, named) in edges(metadata) {
         let Some(may) = allowed.get(from) else {
             forbidden.push(format!("{from} is not in the table of xtask/src/deps.rs"));
             continue;
         };
-        let named = package["dependencies"].as_array().map_or(&[][..], Vec::as_slice);
-        for to in named.iter().filter_map(|dependency| dependency["name"].as_str()) {
-            let is_allowed = |short: &str| may.split(' ').any(|it| it == short);
-            let short = to.strip_prefix("weft-").unwrap_or(to);
-            if ours.contains(&to) && to != from && !is_allowed(short) {
-                forbidden.push(format!("{from} → {to}"));
-            }
-        }
+        let wrong = named.into_iter().filter(|to| !has(may, to));
+        forbidden.extend(wrong.map(|to| format!("{from} → {to}")));
     }
     forbidden
+}
+
+/// Crates and edges of the table that `metadata` does not have.
+pub(crate) fn edges_unused(metadata: &Value) -> Vec<String> {
+    let edges = edges(metadata);
+    let mut unused = Vec::new();
+    for (from, may) in ALLOWED {
+        let Some(named) = edges.get(from) else {
+            unused.push(format!("{from} is in the table, and there is no such crate"));
+            continue;
+        };
+        let is_used = |short: &&str| named.iter().any(|to| has(short, to));
+        let wrong = may.split(' ').filter(|short| !short.is_empty() && !is_used(short));
+        unused.extend(wrong.map(|short| format!("{from} → {short} is allowed and not used")));
+    }
+    unused
 }
 
 /// Output of `cargo metadata` for this workspace.
@@ -71,7 +99,6 @@ pub(crate) fn metadata() -> anyhow::Result<Value> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::collections::BTreeSet;
 
     #[test]
     fn each_direct_dependency_has_a_reason_in_deny_toml() {
@@ -98,7 +125,9 @@ mod tests {
 
     #[test]
     fn crates_depend_only_downwards() {
-        assert_eq!(edges_forbidden(&metadata().unwrap()), Vec::<String>::new());
+        let metadata = metadata().unwrap();
+        assert_eq!(edges_forbidden(&metadata), Vec::<String>::new());
+        assert_eq!(edges_unused(&metadata), Vec::<String>::new());
     }
 
     /// Crates that depend on weft-testing otherwise than as a development dependency.
@@ -172,18 +201,41 @@ mod tests {
     }
 
     #[test]
+    fn a_planted_edge_that_is_unused_is_found() {
+        let mut planted = metadata().unwrap();
+        let packages = planted["packages"].as_array_mut().unwrap();
+        let lab = packages.iter_mut().find(|it| it["name"] == "weft-lab").unwrap();
+        lab["dependencies"].as_array_mut().unwrap().retain(|it| it["name"] != "weft-sim");
+        packages.retain(|it| it["name"] != "weft-terminal");
+        let found = edges_unused(&planted);
+        for unused in [
+            "weft-lab → sim is allowed and not used",
+            "weft-terminal is in the table, and there is no such crate",
+            "weft-cli → terminal is allowed and not used",
+        ] {
+            assert!(found.iter().any(|it| it == unused), "{unused}: {found:?}");
+        }
+    }
+
+    #[test]
     fn an_edge_upwards_and_an_unknown_crate_are_found() {
         let planted = serde_json::json!({"packages": [
             {"name": "weft-engine", "dependencies": [{"name": "weft-parity"}, {"name": "serde"}]},
             {"name": "weft-parity", "dependencies": []},
             {"name": "weft-new", "dependencies": []},
             {"name": "weft-bench", "dependencies": [{"name": "weft-crash"}, {"name": "weft-sim"}]},
+            {"name": "weft-cli", "dependencies": [{"name": "weft-crash"}, {"name": "weft-sim"}]},
+            {"name": "weft-lab", "dependencies": [{"name": "weft-crash"}, {"name": "weft-sim"}]},
             {"name": "weft-crash", "dependencies": [{"name": "weft-engine"}]},
             {"name": "weft-sim", "dependencies": [{"name": "weft-engine"}]},
         ]});
-        let found = edges_forbidden(&planted);
-        assert_eq!(found.len(), 3, "{found:?}");
-        assert_eq!(found[0], "weft-engine → weft-parity");
-        assert_eq!(found[2], "weft-bench → weft-crash");
+        let expected = [
+            "weft-bench → weft-crash",
+            "weft-cli → weft-crash",
+            "weft-engine → weft-parity",
+            "weft-lab → weft-crash",
+            "weft-new is not in the table of xtask/src/deps.rs",
+        ];
+        assert_eq!(edges_forbidden(&planted), expected);
     }
 }
