@@ -172,32 +172,72 @@ mod tests {
         "share.rs",
     ];
 
-    /// Lines of a file that name the crate of a protocol.
+    /// Folders of weft-export that are neither of the life of a request nor of a protocol.
+    const OF_ALL: [&str; 1] = ["control_port"];
+
+    /// Protocols by which clients reach volumes: modules of weft-export, and crates of parsers with
+    /// the prefix `weft_`.
+    const PROTOCOLS: [&str; 4] = ["fuse", "nbd", "ublk", "vhost_user"];
+
+    /// Lines of a file that name the module or the crate of a protocol.
     fn protocols_named(file: &str, text: &str) -> Vec<String> {
-        let code = text.lines().map(|line| line.split("//").next().unwrap_or_default());
-        let named = (1..).zip(code).filter(|(_, code)| code.contains("weft_nbd"));
-        named.map(|(line, _)| format!("{file}:{line} names weft_nbd: its place is nbd/")).collect()
+        let is_name = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
+        let mut found = Vec::new();
+        for (line, text) in (1..).zip(text.lines()) {
+            let code = text.split("//").next().unwrap_or_default();
+            for word in code.split(|letter| !is_name(letter)) {
+                if PROTOCOLS.contains(&word.strip_prefix("weft_").unwrap_or(word)) {
+                    found.push(format!("{file}:{line} names {word}: its place is the protocol's"));
+                }
+            }
+        }
+        found
+    }
+
+    /// Folders of weft-export, of which `files` are the files, that no list here has.
+    fn folders_unknown(files: &[String]) -> Vec<&str> {
+        let folders: BTreeSet<&str> =
+            files.iter().filter_map(|file| Some(file.split_once('/')?.0)).collect();
+        let is_known = |folder: &&str| {
+            let request = |it: &&str| it.strip_suffix('/') == Some(folder);
+            WITHOUT_PROTOCOL.iter().any(request)
+                || PROTOCOLS.contains(folder)
+                || OF_ALL.contains(folder)
+        };
+        folders.into_iter().filter(|folder| !is_known(folder)).collect()
     }
 
     #[test]
     fn the_life_of_a_request_has_no_protocol_and_a_planted_one_is_found() {
         let source = "crates/weft-export/src/";
-        let files = crate::tree::rust_files(source).into_iter();
-        let (mut read, mut wrong) = (0, Vec::new());
-        for path in files {
+        let (mut read, mut wrong, mut files) = (0, Vec::new(), Vec::new());
+        for path in crate::tree::rust_files(source) {
             let file = crate::tree::shown(&path);
             let below = file.strip_prefix(source).unwrap();
             if WITHOUT_PROTOCOL.iter().any(|of| below.starts_with(of)) {
                 let text = std::fs::read_to_string(&path).unwrap();
                 read += 1;
                 wrong.extend(protocols_named(&file, &text));
-                let planted = format!("{text}\nuse weft_nbd::Op;\n");
-                assert_eq!(protocols_named(&file, &planted).len(), 1, "{file}");
+                for planted in [
+                    "use weft_nbd::Op;",
+                    "use crate::ublk;",
+                    "fn f(of: &super::vhost_user::Ring) {}",
+                    "use weft_fuse::Mount;",
+                ] {
+                    let planted = format!("{text}\n{planted}\n");
+                    assert_eq!(protocols_named(&file, &planted).len(), 1, "{file}");
+                }
             }
+            files.push(below.to_owned());
         }
         assert!(read >= WITHOUT_PROTOCOL.len() + 4, "{read} files were read");
         assert_eq!(wrong, Vec::<String>::new());
-        assert_eq!(protocols_named("x", "// weft_nbd is elsewhere\n"), Vec::<String>::new());
+        assert_eq!(folders_unknown(&files), [""; 0]);
+        files.push("raw/mod.rs".to_owned());
+        assert_eq!(folders_unknown(&files), ["raw"], "a planted protocol");
+        for good in ["// weft_nbd is elsewhere", "let nbd_like = Confused;", "fn refused() {}"] {
+            assert_eq!(protocols_named("x", good), Vec::<String>::new());
+        }
     }
 
     #[test]
