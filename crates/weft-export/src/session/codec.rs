@@ -12,14 +12,25 @@ use crate::record::VolumeRequest;
 
 /// Server's side of a protocol on one connection: parses the client's bytes and encodes replies,
 /// and does no I/O.
+///
+/// A session does not check requests. These duties are the codec's:
+///
+/// - A request that it hands out lies within the export, which may be shorter than its volume.
+///   `offset + len` does not overflow, and `len` is not 0, except that of a flush.
+/// - Writes of a read-only export, and all requests after [`Self::begin_shutdown`], are refused.
+/// - A refusal goes through the output, and the payload of a refused write is skipped: it is
+///   consumed by [`Self::input`], and is no part of [`Self::payload_remaining`].
 pub(crate) trait Codec {
-    /// Request in the form of the protocol, including the identifier for its reply.
+    /// Request in the form of the protocol, including the identifier for its reply. Replies are
+    /// encoded in the order in which requests end, which is not that of their arrival.
     type Request: Copy;
     /// Header of a reply: the bytes that precede its data.
     type Header: Deref<Target = [u8]>;
 
     /// Parses bytes from the client up to the next event. Returns the number of bytes consumed, and
-    /// the event if there is one.
+    /// the event if there is one. Without an event all bytes are consumed, unless the output is
+    /// flooded: a header that has not arrived as a whole is kept by the codec. The first event of a
+    /// session that has requests is [`Heard::Chosen`], also without a handshake.
     fn input(&mut self, bytes: &[u8]) -> (usize, Option<Heard<Self::Request>>);
 
     /// Bytes to send that the codec has produced itself. Headers from [`Self::reply_header`] are
