@@ -57,7 +57,8 @@ class Writer(threading.Thread):
         self.acked = self.flushes = self.trims = 0
         self.acked_at = 0.0  # when the last write was answered
         self.outstanding = {}  # handle → (kind, first, count, id)
-        self.unflushed = set()  # (first, count, id) acknowledged, and no flush sent since was answered
+        # (first, count, id) acknowledged, and no flush sent since was answered.
+        self.unflushed = set()
         self.error = None
         self.ending = False
 
@@ -555,7 +556,8 @@ class Run:
         """A sector older than acknowledged, though no flush covers it; one of another address; a torn
         one. Each where a write hole would excuse it, and where it would not."""
         model, client = self.model, nbd.Client(self.server.uri)
-        # A write that was acknowledged and never flushed: the floor of today, and not that of a power cut.
+        # A write that was acknowledged and never flushed: the floor of today, and not that of a
+        # power cut.
         first, count, write_id = self.planted_write
         older, foreign, torn = first, first + 1, first + 2
         for sector, data in (

@@ -6,7 +6,8 @@ weft=/tmp/lab/weft.bin
 
 lvm() { command lvm "$@" --config 'activation{udev_sync=0 udev_rules=0} devices{use_devicesfile=0 obtain_device_list_from_udev=0 scan="/dev"} backup{backup=0 archive=0}' 2>/dev/null; }
 
-# disk FILE SIZE FIRST-LAST… : a new image with these partitions (sectors); its loop device is added to `loops`
+# disk FILE SIZE FIRST-LAST… : a new image with these partitions (sectors); its loop device is added
+# to `loops`
 disk() {
 	local file=$1 size=$2 loop
 	shift 2
@@ -18,14 +19,15 @@ disk() {
 # part NUMBER LOOP… : the partitions of that number
 part() { local number=$1; shift; printf "%sp$number " "$@"; }
 
-# mount_quiet DEVICE : ext4 at /tmp/mnt, to which nothing is written by itself, however slow the machine is: what a
-# loss of power leaves can be copied file by file
+# mount_quiet DEVICE : ext4 at /tmp/mnt, to which nothing is written by itself, however slow the
+# machine is: what a loss of power leaves can be copied file by file
 mount_quiet() { mount -t ext4 -o commit=10000,noatime "$1" /tmp/mnt; }
 
 # place FILE : sector at which the file begins on its device
 place() { filefrag -b512 -v "$1" | awk '$1 == "0:" {print int($4); exit}'; }
 
-# wait_clean MD… : until these arrays are marked clean, which md does when nothing was written for a while
+# wait_clean MD… : until these arrays are marked clean, which md does when nothing was written for a
+# while
 wait_clean() {
 	local t states
 	for ((t = 0; t < 300; t++)); do
@@ -50,7 +52,8 @@ same_files() {
 	ok "$text"
 }
 
-# copied TEXT SUMS PLACE DISK… : weft rescue --to copies one file system, named PLACE, with these files
+# copied TEXT SUMS PLACE DISK… : weft rescue --to copies one file system, named PLACE, with these
+# files
 copied() {
 	local text=$1 expected=$2 place=$3
 	shift 3
@@ -62,8 +65,8 @@ copied() {
 	same_files "$text: every file is right" "/tmp/out/$place" "$expected"
 }
 
-# not_rescued FILE SIZE BYTE LENGTH : these bytes of the image are zeros, and its map says, as ddrescue's
-# does, that they could not be read
+# not_rescued FILE SIZE BYTE LENGTH : these bytes of the image are zeros, and its map says, as
+# ddrescue's does, that they could not be read
 not_rescued() {
 	local file=$1 size=$2 start=$3 length=$4
 	printf '# Mapfile. Created by GNU ddrescue version 1.27\n0x0 + 1\n0x0 0x%x +\n0x%x 0x%x -\n0x%x 0x%x +\n' \

@@ -1,5 +1,5 @@
-# For the cases, in the guest: members on device-mapper devices, which become faulty while weft serves
-# them, and what the kernel's md finds afterwards.
+# For the cases, in the guest: members on device-mapper devices, which become faulty while weft
+# serves them, and what the kernel's md finds afterwards.
 # shellcheck shell=bash
 . /lab/tap.sh
 . /lab/turns.sh
@@ -30,8 +30,9 @@ shows() {
 }
 W
 
-# begin NAME LEVEL FEW : an array written by the kernel and stopped. FEW members, from the second, sit
-# on device-mapper devices, for now linear; `loops` is what weft is given, `disks` what lies below
+# begin NAME LEVEL FEW : an array written by the kernel and stopped. FEW members, from the second,
+# sit on device-mapper devices, for now linear; `loops` is what weft is given, `disks` what lies
+# below
 begin() {
 	name=$1
 	level=$2
@@ -92,7 +93,8 @@ left() {
 	for ((i = 0; i < slots; i++)); do [ "${map:i:1}" = _ ] || loops+=("${disks[i]}"); done
 }
 
-# by_kernel [OPTION] : the kernel assembles `loops`, without those that failed, and recovers new ones
+# by_kernel [OPTION] : the kernel assembles `loops`, without those that failed, and recovers new
+# ones
 by_kernel() {
 	local i fresh=()
 	mdadm --assemble "$@" /dev/md0 "${loops[@]}" >&2 || fail "$name: mdadm --assemble"
@@ -116,8 +118,8 @@ by_kernel() {
 	stop_md
 }
 
-# falls TEXT TARGET… : the faulty members become that while weft serves them: they fail, every write is
-# answered Ok, and the kernel leaves them out though their superblocks are there
+# falls TEXT TARGET… : the faulty members become that while weft serves them: they fail, every write
+# is answered Ok, and the kernel leaves them out though their superblocks are there
 falls() {
 	local text=$1
 	shift

@@ -6,7 +6,8 @@ cd /lab || exit 1
 mkdir /tmp/lab && cp -r /lab/weft.bin /lab/lib /lab/pattern-[ab] /tmp/lab/ || exit 1
 echo "# $(uname -r), $(mdadm --version 2>&1)"
 total=0 failed=0 again=0
-# run NAME CASE : sets `good`, the number of checks that passed; fails unless all that are planned did
+# run NAME CASE : sets `good`, the number of checks that passed; fails unless all that are planned
+# did
 run() {
 	local name=$1 status plan
 	timeout -k 5 1800 bash "$2" >"/tmp/$name.tap" 2>"/tmp/$name.err" </dev/null

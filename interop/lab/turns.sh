@@ -1,5 +1,5 @@
-# For the cases, in the guest: turns of the kernel and of weft on the block devices `loops`. What the
-# array must contain is in /tmp/expected.
+# For the cases, in the guest: turns of the kernel and of weft on the block devices `loops`. What
+# the array must contain is in /tmp/expected.
 # shellcheck shell=bash
 unset PYTHONDONTWRITEBYTECODE # compiled once, in /tmp
 export XDG_RUNTIME_DIR=/tmp/run PATH=/usr/bin:$PATH
@@ -105,8 +105,8 @@ least_read() {
 		END { print least }'
 }
 
-# kill_weft_mid_write TEXT [OPTION…] : weft is killed while it writes from 8 to 17 MiB; what lies elsewhere was
-# acknowledged, and is in /tmp/expected
+# kill_weft_mid_write TEXT [OPTION…] : weft is killed while it writes from 8 to 17 MiB; what lies
+# elsewhere was acknowledged, and is in /tmp/expected
 kill_weft_mid_write() {
 	local server t
 	cat >/tmp/script <<'W'

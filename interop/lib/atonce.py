@@ -83,7 +83,8 @@ def to_export(uri, batches):
                         payload=bytes(length) if write else b"")
             for index, (write, start, length) in enumerate(batch)))
         asked += len(batch)
-    # A read behind the end is refused at once, in its turn: whatever is answered later was taken before.
+    # A read behind the end is refused at once, in its turn: whatever is answered later was taken
+    # before.
     last = asked
     client.sock.sendall(nbd.request(nbd.READ, last, client.size, 4096))
     lengths = dict(enumerate(length for _, batch in batches for _, _, length in batch))

@@ -1,7 +1,7 @@
 # Shared by the suites of interop/: counted checks, and a real `weft serve` to check.
 #
-# A suite prints one `ok - …` line per check and ends with `finish N`, which fails unless exactly N checks
-# passed: a loop that ran no round is no success. The first failed check ends the suite.
+# A suite prints one `ok - …` line per check and ends with `finish N`, which fails unless exactly N
+# checks passed: a loop that ran no round is no success. The first failed check ends the suite.
 # shellcheck shell=bash
 set -uo pipefail
 : "${WEFT:?path of the weft binary}" "${WORK:?a folder of the suite\'s own}"

@@ -65,8 +65,10 @@ class Log:
     def __init__(self, entries):
         self.entries = entries
         self.marks = {}  # name → how many entries are before it
-        self.rounds = {}  # update count of a superblock → how many entries are before the first such
-        recent = [set(), set()]  # sectors written with FUA since the last flush but one, and the last
+        # Update count of a superblock → how many entries are before the first such.
+        self.rounds = {}
+        # Sectors written with FUA since the last flush but one, and the last.
+        recent = [set(), set()]
         for index, entry in enumerate(entries):
             if entry.flags & FLUSH:
                 recent = [recent[1], set()]

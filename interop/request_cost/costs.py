@@ -13,7 +13,8 @@ import re
 import subprocess
 import sys
 
-# Floor → what a frame of the call chain begins with. The innermost frame that says something decides.
+# Floor → what a frame of the call chain begins with. The innermost frame that says something
+# decides.
 KERNEL = [
     ("drive: null_blk", ["null_", "copy_to_nullb", "copy_from_nullb", "__null_"]),
     ("md", ["raid5", "handle_stripe", "raid_run_ops", "ops_run", "md_", "async_", "xor_", "ops_complete", "raid1", "release_stripe"]),

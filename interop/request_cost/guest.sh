@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# In the guest, as root: instructions for a request, to /lab/costs, as rows `path level load depth instructions`
-# with tabs between them. With /lab/floors, which names a load and a depth: that load alone, on RAID 5, and samples
-# of it, to /lab/PATH-LOAD-DEPTH-DISTANCE.data.
+# In the guest, as root: instructions for a request, to /lab/costs, as rows `path level load depth
+# instructions` with tabs between them. With /lab/floors, which names a load and a depth: that load
+# alone, on RAID 5, and samples of it, to /lab/PATH-LOAD-DEPTH-DISTANCE.data.
 . /lab/tap.sh
 export PATH=/usr/bin:$PATH XDG_RUNTIME_DIR=/run
 cd /tmp || exit 1

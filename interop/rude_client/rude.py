@@ -15,16 +15,16 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 import nbd  # noqa: E402
 import pattern  # noqa: E402
 
-# The part of the volume that rude clients may write to; good clients' data are elsewhere, except that
-# what is written here are the expected bytes, so that any prefix of it changes nothing.
+# The part of the volume that rude clients may write to; good clients' data are elsewhere, except
+# that what is written here are the expected bytes, so that any prefix of it changes nothing.
 
-# What a good client waits for one request at most beside an attack, and by how many KiB the server's memory
-# may grow: measured are 1.6 s with ten processes to a CPU, and 1 MiB.
+# What a good client waits for one request at most beside an attack, and by how many KiB the
+# server's memory may grow: measured are 1.6 s with ten processes to a CPU, and 1 MiB.
 WAIT_MAX = 5.0
 GROWTH_MAX = 64 << 10
-# How many of the flood's zeroes the server may have begun: two slices at a time (`weft-runtime/src/serve/turns.rs`),
-# with room for another rule. A server without turns begins hundreds, and the members are quick enough that a
-# good client is still answered within WAIT_MAX.
+# How many of the flood's zeroes the server may have begun: two slices at a time
+# (`weft-runtime/src/serve/turns.rs`), with room for another rule. A server without turns begins
+# hundreds, and the members are quick enough that a good client is still answered within WAIT_MAX.
 BEGUN_MAX = 8
 
 

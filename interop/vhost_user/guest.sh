@@ -1,5 +1,5 @@
-# In the virtual machine: a file system on the disk, fio's verify across the death of the server, and the
-# loss and recovery of a member, which the host sees to.
+# In the virtual machine: a file system on the disk, fio's verify across the death of the server,
+# and the loss and recovery of a member, which the host sees to.
 . /lab/tap.sh
 . /lab/disks.sh
 mkdir -p /tmp/w /tmp/mnt

@@ -1,5 +1,5 @@
-# One array, written in turns by the kernel and by weft, both in the guest; each finds what the other
-# wrote, and the kernel's check stays at 0.
+# One array, written in turns by the kernel and by weft, both in the guest; each finds what the
+# other wrote, and the kernel's check stays at 0.
 . /lab/tap.sh
 export XDG_RUNTIME_DIR=/tmp/run PYTHONDONTWRITEBYTECODE=1 PATH=/usr/bin:$PATH
 mkdir -p /tmp/run /tmp/w

@@ -1,7 +1,7 @@
-# All volumes of a file as a service: arrays of the kernel's md and of weft, on partitions with metadata at their
-# ends, are found by UUID and name among all block devices, and served as block devices (ublk) under ext4;
-# a server that is killed comes back under fio's verify, the file is read again, and the kernel's md finds
-# clean arrays.
+# All volumes of a file as a service: arrays of the kernel's md and of weft, on partitions with
+# metadata at their ends, are found by UUID and name among all block devices, and served as block
+# devices (ublk) under ext4; a server that is killed comes back under fio's verify, the file is read
+# again, and the kernel's md finds clean arrays.
 . /lab/tap.sh
 . /lab/disks.sh
 mkdir -p /tmp/w /tmp/mnt
@@ -22,7 +22,8 @@ lines() {
 told() { lines ready "$1" "$2"; }
 logged() { lines log "$1" 1; }
 
-# Partitions that end with their disks: a superblock of version 0.90 is where the whole disk would have one, too.
+# Partitions that end with their disks: a superblock of version 0.90 is where the whole disk would
+# have one, too.
 for number in 0 1 2; do
 	truncate -s 48M "k$number" || fail truncate
 	printf '\0\0\0\0\375\0\0\0\0\010\0\0\0\170\001\0' | dd of="k$number" bs=1 seek=446 conv=notrunc 2>/dev/null

@@ -1,6 +1,6 @@
 # The rescue recipe of docs/rescue.md, to files: the kernel makes a RAID 1, a RAID 5 with ext4 and a
-# RAID 6 with LVM and ext4 in it, on the second partitions of image files, and "loses power" with the
-# file system mounted and its journal full. weft serves the RAID 5 and the RAID 6, one and two
+# RAID 6 with LVM and ext4 in it, on the second partitions of image files, and "loses power" with
+# the file system mounted and its journal full. weft serves the RAID 5 and the RAID 6, one and two
 # members short, with an overlay; the kernel's NBD client mounts what weft serves. The images go to
 # the host for the way without root.
 . /lab/tap.sh
@@ -24,7 +24,8 @@ make() {
 		lvm pvcreate -q -y /dev/md0 >&2 && lvm vgcreate -q -y "vg$name" /dev/md0 >&2 || fail "$name: LVM"
 		lvm lvcreate -q -y -Wn -l 100%FREE -n data "vg$name" >&2 || fail "$name: lvcreate"
 		device=/dev/mapper/vg$name-data
-		# For the host, which need not have LVM of its own: where the first extent begins, and how long it is.
+		# For the host, which need not have LVM of its own: where the first extent begins, and how long it
+		# is.
 		echo "$(($(lvm pvs --noheadings --nosuffix --units b -o pe_start /dev/md0)))" \
 			"$(blockdev --getsize64 "$device")" >"$out/extent"
 		ok "$name: a logical volume in it"
@@ -79,7 +80,8 @@ mounted() {
 	ok "$name: weft serve ends well"
 }
 
-# by_text : two logical volumes on a RAID 5 of four, found by LVM's text alone, as docs/rescue.md says
+# by_text : two logical volumes on a RAID 5 of four, found by LVM's text alone, as docs/rescue.md
+# says
 by_text() {
 	local i loops=() from size
 	mkdir -p /tmp/w

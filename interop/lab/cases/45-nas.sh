@@ -55,7 +55,8 @@ check "the system is one line" grep -q '^left out, the system of a NAS: array-.*
 check "the volume on two arrays is found" grep -q '^vg1/volume_1  *ext4 ' /tmp/list
 copied "all disks" /tmp/nas/sums vg1-volume_1 sd*.img
 copied "a large disk gone" /tmp/nas/sums vg1-volume_1 sd0.img sd1.img sd2.img
-# Bad sectors on another disk where the missing one is not needed: in the half of a mirror that is whole.
+# Bad sectors on another disk where the missing one is not needed: in the half of a mirror that is
+# whole.
 not_rescued sd3.img $((52 << 20)) $((36 << 20)) $((1 << 20))
 copied "a small disk gone, bad sectors on a large one" /tmp/nas/sums vg1-volume_1 sd0.img sd2.img sd3.img
 "$weft" rescue sd0.img sd3.img --list >/tmp/list 2>/tmp/list.err

@@ -1,8 +1,8 @@
 # The disks of a NAS as QNAP makes them, by the kernel, mdadm and LVM: four disks with four
-# partitions each, superblocks 1.0 at their ends; the system (md9) and settings (md13) are RAID 1 with
-# 24 slots and a bitmap, of which four are taken, swap is a RAID 1, and the data a RAID 5 with LVM and
-# ext4. The "power goes" with the file system mounted. weft brings the files back: with all disks, with
-# one gone, with bad sectors on another one as well, and with all partition tables gone.
+# partitions each, superblocks 1.0 at their ends; the system (md9) and settings (md13) are RAID 1
+# with 24 slots and a bitmap, of which four are taken, swap is a RAID 1, and the data a RAID 5 with
+# LVM and ext4. The "power goes" with the file system mounted. weft brings the files back: with all
+# disks, with one gone, with bad sectors on another one as well, and with all partition tables gone.
 . /lab/tap.sh
 . /lab/disks.sh
 mkdir -p /tmp/w /tmp/mnt /tmp/nas

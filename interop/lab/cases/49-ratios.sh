@@ -1,7 +1,7 @@
 # What `weft rescue --to` costs beside the kernel: the same files, out of the same disks, by `cp -a`
-# from an ext4 that the kernel mounts on its own RAID 5, whole and with a disk missing, in turns. Emulated
-# instructions take the time here, of both, so that ratios say something and seconds do not. Checked is
-# the content; what a turn took is printed, for docs/rescue.md.
+# from an ext4 that the kernel mounts on its own RAID 5, whole and with a disk missing, in turns.
+# Emulated instructions take the time here, of both, so that ratios say something and seconds do
+# not. Checked is the content; what a turn took is printed, for docs/rescue.md.
 . /lab/tap.sh
 . /lab/disks.sh
 mkdir -p /tmp/w /tmp/mnt

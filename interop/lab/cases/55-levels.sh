@@ -1,6 +1,6 @@
-# Levels without parity, every metadata version: weft's superblocks are those of mdadm, each of the two
-# finds what the other wrote, whole and without every set of members that the level can do without, and
-# the kernel's check stays at 0. Linear is not here: Linux 6.8 to 6.13 have none.
+# Levels without parity, every metadata version: weft's superblocks are those of mdadm, each of the
+# two finds what the other wrote, whole and without every set of members that the level can do
+# without, and the kernel's check stays at 0. Linear is not here: Linux 6.8 to 6.13 have none.
 . /lab/tap.sh
 . /lab/turns.sh
 check "weft runs on $(uname -r)" "$weft" --version
@@ -23,7 +23,8 @@ shape() {
 	done
 }
 
-# left_out LEVEL LAYOUT : sets of members that the array can do without, one a line; none is a line too
+# left_out LEVEL LAYOUT : sets of members that the array can do without, one a line; none is a line
+# too
 left_out() {
 	python3 -S - "$1" "$2" "${#loops[@]}" <<'P'
 import itertools, sys
@@ -56,8 +57,8 @@ reads_without() {
 	at_least "$1: weft reads it whole and without each set of members that it can do without" "$sets" "$4"
 }
 
-# made LEVEL LAYOUT METADATA SETS SIZE… : by weft, as mdadm makes it; SETS is the least number of sets
-# of members without which it is read, 1 for none
+# made LEVEL LAYOUT METADATA SETS SIZE… : by weft, as mdadm makes it; SETS is the least number of
+# sets of members without which it is read, 1 for none
 made() {
 	local level=$1 layout=$2 metadata=$3 sets=$4 name="raid$1 $2 $3, $(($# - 4)) members" options=()
 	shift 4

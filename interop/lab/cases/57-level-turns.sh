@@ -1,7 +1,7 @@
-# Levels without parity, the kernel and weft take turns on the same block devices: each finds what the
-# other wrote. Members of mirrors fail, come new and are rebuilt by either; the kernel's check stays at 0
-# and it has nothing to resync after a clean stop; after a kill it resyncs all, and finds what was
-# acknowledged.
+# Levels without parity, the kernel and weft take turns on the same block devices: each finds what
+# the other wrote. Members of mirrors fail, come new and are rebuilt by either; the kernel's check
+# stays at 0 and it has nothing to resync after a clean stop; after a kill it resyncs all, and finds
+# what was acknowledged.
 . /lab/tap.sh
 . /lab/turns.sh
 check "weft runs on $(uname -r)" "$weft" --version

@@ -1,6 +1,6 @@
-# Arrays with an internal bitmap, which weft keeps: the kernel finds it current after a clean stop and after
-# a kill, resyncs no more than set bits, and takes members back that were away while weft wrote; and the
-# other way round. What is copied is counted on both sides.
+# Arrays with an internal bitmap, which weft keeps: the kernel finds it current after a clean stop
+# and after a kill, resyncs no more than set bits, and takes members back that were away while weft
+# wrote; and the other way round. What is copied is counted on both sides.
 . /lab/tap.sh
 . /lab/turns.sh
 

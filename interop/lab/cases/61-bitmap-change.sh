@@ -1,5 +1,6 @@
-# A running array gets a bitmap from weft, and loses it, as by `mdadm --grow --bitmap=`: the kernel takes the
-# array after each, and mdadm reads from it what mdadm and the kernel make of the same array.
+# A running array gets a bitmap from weft, and loses it, as by `mdadm --grow --bitmap=`: the kernel
+# takes the array after each, and mdadm reads from it what mdadm and the kernel make of the same
+# array.
 . /lab/tap.sh
 . /lab/turns.sh
 

@@ -1,7 +1,7 @@
-# Schedulers side by side: the kernel's on a null_blk device, weft's on the member of a bare volume, which is
-# such a device without a scheduler. What each sends is traced at the device: a script of requests
-# goes out in the same order. Two fio jobs of weights 80 and 40 get the same shares of it, but where
-# weft does otherwise on purpose.
+# Schedulers side by side: the kernel's on a null_blk device, weft's on the member of a bare volume,
+# which is such a device without a scheduler. What each sends is traced at the device: a script of
+# requests goes out in the same order. Two fio jobs of weights 80 and 40 get the same shares of it,
+# but where weft does otherwise on purpose.
 # timed: the device is late by the guest's clock
 . /lab/tap.sh
 . /lab/turns.sh
@@ -18,8 +18,8 @@ null() {
 	echo 0 >"/sys/block/nullb$1/queue/rotational"
 }
 
-# traced DEVICE COMMAND… : the command; sets `order` to what was issued to the device meanwhile, each
-# request as its direction and first sector
+# traced DEVICE COMMAND… : the command; sets `order` to what was issued to the device meanwhile,
+# each request as its direction and first sector
 traced() {
 	local device=$1
 	shift
@@ -45,8 +45,8 @@ kernel_knobs() {
 	for pair in "$@"; do echo "${pair#*=}" >"$queue/iosched/${pair%%=*}" || fail "$pair"; done
 }
 
-# in_time NUMBER COMMAND… : the command, which sends /tmp/script to a device of depth 1, again with a slower
-# device when that had ended its second request before the last of the script was there
+# in_time NUMBER COMMAND… : the command, which sends /tmp/script to a device of depth 1, again with
+# a slower device when that had ended its second request before the last of the script was there
 in_time() {
 	local number=$1 milliseconds
 	shift
@@ -59,8 +59,8 @@ in_time() {
 	fail "$*: the script took longer than two requests of $milliseconds ms"
 }
 
-# same_order TEXT SCHEDULER REQUESTS KNOB=VALUE… : /tmp/script, which begins with a write to sector 0,
-# sent to both. What weft reads before, looking for metadata, is left out
+# same_order TEXT SCHEDULER REQUESTS KNOB=VALUE… : /tmp/script, which begins with a write to sector
+# 0, sent to both. What weft reads before, looking for metadata, is left out
 same_order() {
 	local text=$1 scheduler=$2 requests=$3 by_kernel
 	shift 3
@@ -111,8 +111,8 @@ job() {
 	} >"$file"
 }
 
-# within TEXT LEAST MOST COMMAND… : the command, which sets `seen`, once more on a device that is slower by
-# three and by nine when the machine was too busy to keep the first one full
+# within TEXT LEAST MOST COMMAND… : the command, which sets `seen`, once more on a device that is
+# slower by three and by nine when the machine was too busy to keep the first one full
 within() {
 	local text=$1 least=$2 most=$3 slower found=
 	shift 3
@@ -124,8 +124,8 @@ within() {
 	fail "$text:$found %, expected $least to $most"
 }
 
-# by_both TEXT DEVICE-NUMBER DEPTH MILLISECONDS LEAST MOST FAIRNESS LEAST MOST OPTION… : the share in percent
-# of the job of weight 80, of the kernel's bfq and then of weft's with that fairness
+# by_both TEXT DEVICE-NUMBER DEPTH MILLISECONDS LEAST MOST FAIRNESS LEAST MOST OPTION… : the share
+# in percent of the job of weight 80, of the kernel's bfq and then of weft's with that fairness
 by_both() {
 	local text=$1 number=$2 depth=$3 milliseconds=$4 least=$5 most=$6 fairness=$7 weft_least=$8 weft_most=$9 seen
 	shift 9
@@ -173,7 +173,7 @@ same_order "mq-deadline, batches of 4" mq-deadline 42 fifo_batch=4
 same_order "mq-deadline, reads starve no write" mq-deadline 42 fifo_batch=4 writes_starved=0
 # More outstanding than the member takes: weights hold in both.
 by_both "in sequence, 16 of 120 KiB, depth 1" 2 1 2 55 78 slots 55 78 rw=read bs=120k iodepth=16
-# As many as it takes: what the kernel gives depends on what its injection has learned (50 to 98 % were
-# seen); by requests weights hold.
+# As many as it takes: what the kernel gives depends on what its injection has learned (50 to 98 %
+# were seen); by requests weights hold.
 by_both "random, 16 of 4 KiB, depth 32" 3 32 50 45 100 requests 58 76 rw=randread bs=4k iodepth=16
 plan 13

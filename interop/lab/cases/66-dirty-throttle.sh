@@ -1,7 +1,8 @@
-# Dirty pages side by side: the kernel's under its own throttling, and weft's under mainline-6.12. Both have a limit
-# of 8 MiB in front of the same device (null_blk, 3 MB/s), and two writers that never stop. The kernel holds what is
-# dirty within 10 percent of the set point, 1,792 pages. The device is slow, because writers that it outruns are never
-# throttled: on a busy host the emulated ones write 3 to 5 MB/s through NBD. Times are an emulator's.
+# Dirty pages side by side: the kernel's under its own throttling, and weft's under mainline-6.12.
+# Both have a limit of 8 MiB in front of the same device (null_blk, 3 MB/s), and two writers that
+# never stop. The kernel holds what is dirty within 10 percent of the set point, 1,792 pages. The
+# device is slow, because writers that it outruns are never throttled: on a busy host the emulated
+# ones write 3 to 5 MB/s through NBD. Times are an emulator's.
 # timed: writers are paused by the guest's clock
 . /lab/tap.sh
 . /lab/turns.sh

@@ -1,6 +1,6 @@
-# Arrays of 3 and 17 TiB, and members of 17 TiB, on sparse files: the kernel and weft write at the start,
-# around sector 2^32 of the array and of a member, around 16 TiB, and at the end; each reads what the
-# other wrote, also with a member left out.
+# Arrays of 3 and 17 TiB, and members of 17 TiB, on sparse files: the kernel and weft write at the
+# start, around sector 2^32 of the array and of a member, around 16 TiB, and at the end; each reads
+# what the other wrote, also with a member left out.
 . /lab/tap.sh
 . /lab/turns.sh
 places="python3 -S /tmp/lab/lib/places.py"

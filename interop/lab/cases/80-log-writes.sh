@@ -1,6 +1,6 @@
 # Every write of weft to its members, logged by the kernel (dm-log-writes) while a verifying writer
-# flushes and uses FUA. Points that a power cut may leave are replayed from the logs: a sample here, each
-# assembled, resynced and checked by the kernel's md; many more by weft, on the host (`test`).
+# flushes and uses FUA. Points that a power cut may leave are replayed from the logs: a sample here,
+# each assembled, resynced and checked by the kernel's md; many more by weft, on the host (`test`).
 . /lab/tap.sh
 . /lab/turns.sh
 export DM_DISABLE_UDEV=1

@@ -1,6 +1,7 @@
-# Discards of an array on block devices: a whole loop device, a partition, a place in a device, and one
-# on device-mapper. What was discarded reads as zeros, nothing is stored for it, the kernel finds the same
-# and no mismatch. Planted: a device that cannot discard (dm-integrity) gets zeros, and stores them.
+# Discards of an array on block devices: a whole loop device, a partition, a place in a device, and
+# one on device-mapper. What was discarded reads as zeros, nothing is stored for it, the kernel
+# finds the same and no mismatch. Planted: a device that cannot discard (dm-integrity) gets zeros,
+# and stores them.
 . /lab/tap.sh
 . /lab/turns.sh
 export DM_DISABLE_UDEV=1

@@ -1,7 +1,7 @@
 # Members that fail on real devices while weft serves them: device-mapper's flakey, error and delay
 # targets, and loop devices that shrink. Clients see no error within the level; afterwards the
-# kernel's md assembles what is left, finds the content, recovers new members, and counts no mismatch.
-# Controls at the end: an error beyond the level, and a flipped bit.
+# kernel's md assembles what is left, finds the content, recovers new members, and counts no
+# mismatch. Controls at the end: an error beyond the level, and a flipped bit.
 . /lab/faults.sh
 
 for shape in "5 1" "6 2"; do
@@ -18,8 +18,8 @@ for shape in "5 1" "6 2"; do
 	begin "$raid, dm-error" "$level" "$few"
 	falls "$few failing everything" "$all error"
 
-	# One sector range that neither reads nor takes the correction: no member fails for it. The kernel honours
-	# the bad blocks, and clears them once the range can be written.
+	# One sector range that neither reads nor takes the correction: no member fails for it. The kernel
+	# honours the bad blocks, and clears them once the range can be written.
 	begin "$raid, a range of dm-error" "$level" "$few"
 	serves "$few with 64 KiB in the middle that err: every write is Ok, and read back" "
 		$pattern turn \"\$uri\" /tmp/expected 7 12
@@ -93,7 +93,8 @@ for shape in "5 1" "6 2"; do
 	done
 done
 
-# Controls: an error beyond the level reaches the client; a flipped bit is seen by the comparison and counted.
+# Controls: an error beyond the level reaches the client; a flipped bit is seen by the comparison
+# and counted.
 begin "control, two of RAID 5 fail" 5 2
 serves "a client sees the error" "
 	$reads

@@ -1,6 +1,6 @@
-# The bad-block log of members, which the kernel's md and weft keep in turns: an entry of the kernel's is
-# honoured by weft and cleared once it is written anew; what weft cannot recover beside a member with
-# unreadable sectors is an entry, and the kernel honours and clears it.
+# The bad-block log of members, which the kernel's md and weft keep in turns: an entry of the
+# kernel's is honoured by weft and cleared once it is written anew; what weft cannot recover beside
+# a member with unreadable sectors is an entry, and the kernel honours and clears it.
 . /lab/faults.sh
 
 # middle : sector of each member, from its start, in the middle of its data

@@ -37,8 +37,8 @@ recovers() {
 	fail "$name: the kernel does not recover"
 }
 
-# whole SLOTS : the kernel assembles the array from `loops`, has these slots, nothing to do, the content,
-# no mismatch
+# whole SLOTS : the kernel assembles the array from `loops`, has these slots, nothing to do, the
+# content, no mismatch
 whole() {
 	local i state=($1)
 	assemble "$name"

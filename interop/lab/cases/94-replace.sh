@@ -32,8 +32,8 @@ half_replaced() {
 	equal "$name: a part is filled" "$(grep -c 'Replacement device 1' /tmp/said) $(grep -c 'Feature Map : 0x1[2a]$' /tmp/said)" "1 1"
 }
 
-# taken TEXT DISK… : the kernel assembles the array from `loops`, and has all of these disks, the content,
-# no mismatch
+# taken TEXT DISK… : the kernel assembles the array from `loops`, and has all of these disks, the
+# content, no mismatch
 taken() {
 	local text=$1
 	shift

@@ -2,8 +2,8 @@
 # dm-integrity, and a kill while members are slow. weft's check and the kernel's count the same.
 . /lab/faults.sh
 
-# Writes that are acknowledged and dropped. No error says so while it lasts, and reads may be old. What is
-# left to see: members with old superblocks, or, if they are written again later, a check.
+# Writes that are acknowledged and dropped. No error says so while it lasts, and reads may be old.
+# What is left to see: members with old superblocks, or, if they are written again later, a check.
 for level in 5 6; do
 	begin "RAID $level, drop_writes to the end" "$level" 1
 	serves "a member drops its writes, superblocks too" "
@@ -18,7 +18,8 @@ for level in 5 6; do
 	by_kernel --run
 
 	begin "RAID $level, drop_writes for a while" "$level" 1
-	# Dirty all the while, so that each superblock says clean at the end, and what it missed is not seen by them.
+	# Dirty all the while, so that each superblock says clean at the end, and what it missed is not
+	# seen by them.
 	serves "a member drops writes, and then no more; weft's check counts it" "
 		$weft set turns safe_mode_delay=60
 		$pattern turn \"\$uri\" /tmp/expected 7 12
@@ -42,8 +43,8 @@ for level in 5 6; do
 	stop_md
 done
 
-# rot DEVICE FILE COUNT : flips a bit of COUNT sectors of the device in the file below it, where dm-integrity
-# keeps them; prints their numbers
+# rot DEVICE FILE COUNT : flips a bit of COUNT sectors of the device in the file below it, where
+# dm-integrity keeps them; prints their numbers
 rot() {
 	python3 -S - "$@" <<'P'
 import os, sys

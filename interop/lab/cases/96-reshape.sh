@@ -1,5 +1,5 @@
-# Arrays that get a member, or another chunk or layout, by the kernel's md and by weft: each goes on where
-# the other stopped, was killed or lost a member.
+# Arrays that get a member, or another chunk or layout, by the kernel's md and by weft: each goes on
+# where the other stopped, was killed or lost a member.
 . /lab/faults.sh
 
 # fresh NAME LEVEL [BITMAP] : an array of the kernel's of four members; the fifth disk is for later
@@ -36,8 +36,8 @@ in_the_middle() {
 	equal "$name: a part is reshaped" "$(grep -c "Reshape pos'n : [1-9]" /tmp/said) $(grep -c 'Delta Devices : 1 (4->5)' /tmp/said)" "${#loops[@]} ${#loops[@]}"
 }
 
-# checked_anew : every stripe is checked, also those that the kernel's reshape left in its stripe cache,
-# which its check would not read
+# checked_anew : every stripe is checked, also those that the kernel's reshape left in its stripe
+# cache, which its check would not read
 checked_anew() {
 	stop_md
 	assemble "$name"

@@ -3,8 +3,8 @@
 . /lab/tap.sh
 . /lab/turns.sh
 
-# fresh NAME LEVEL COUNT METADATA [BITMAP] : an array of the kernel's that uses 8 MiB of each disk. What
-# the disks hold behind that is noise.
+# fresh NAME LEVEL COUNT METADATA [BITMAP] : an array of the kernel's that uses 8 MiB of each disk.
+# What the disks hold behind that is noise.
 fresh() {
 	name=$1
 	make_disks "$3" 32M
