@@ -1,5 +1,6 @@
 //! Words and form of prose: refused words, files that open with a question, comments without a
-//! subject, lines over 100 columns.
+//! subject, lines over 100 columns. Prose are documents, and comments of Rust, of scripts, and of
+//! files of settings and scripts for simulations.
 //!
 //! Names are split at underscores and capitals, prose at every non-letter; the search finds
 //! sequences of such words, the last of which may be a plural. A word that has a proper meaning
@@ -8,8 +9,8 @@
 
 use crate::links::documents;
 use crate::map::first_sentence;
-use crate::tree::{rust_files, shown};
-use std::path::Path;
+use crate::tree::{files, root, rust_files, shown};
+use std::path::{Path, PathBuf};
 
 /// Largest number of columns in a line of a comment or of a document.
 const WIDTH_MAX: usize = 100;
@@ -228,6 +229,86 @@ fn too_wide_document(text: &str) -> Vec<(usize, usize)> {
     found
 }
 
+/// Endings of files with comments that begin with `#`. A file without an ending is such a script if
+/// its first line says so.
+const OF_HASH: [&str; 6] = ["py", "script", "service", "sh", "socket", "toml"];
+
+/// Lines of a script's head that are read by programs, and are no prose.
+const HEADS: [&str; 2] = ["# needs:", "#!"];
+
+/// Files with comments that begin with `#`, sorted.
+fn files_of_hash() -> anyhow::Result<Vec<PathBuf>> {
+    let is_read = |path: &Path| match path.extension().and_then(|it| it.to_str()) {
+        Some(extension) => OF_HASH.contains(&extension),
+        None => std::fs::read(path).is_ok_and(|bytes| bytes.starts_with(b"#!")),
+    };
+    let folders = [
+        ".cargo",
+        ".ci",
+        ".config",
+        "benches",
+        "crates",
+        "experiments",
+        "fixtures",
+        "interop",
+        "packaging",
+        "python",
+        "xtask",
+    ];
+    let mut found: Vec<PathBuf> =
+        folders.iter().flat_map(|folder| files(folder, is_read)).collect();
+    for entry in std::fs::read_dir(root())? {
+        found.extend(Some(entry?.path()).filter(|path| path.is_file() && is_read(path)));
+    }
+    found.sort();
+    anyhow::ensure!(found.len() >= 250, "{} scripts and settings were read", found.len());
+    Ok(found)
+}
+
+/// Comment of a line in which comments begin with `#`, also behind code. A `#` inside a string
+/// literal begins none: the quotation marks before it are not balanced.
+fn comment_of_hash(line: &str) -> Option<&str> {
+    let start = line.trim_start();
+    if HEADS.iter().any(|head| start.starts_with(head)) {
+        return None;
+    }
+    let behind = || {
+        let is_code = |at: &usize| {
+            ['"', '\''].iter().all(|it| line[..*at].matches(*it).count().is_multiple_of(2))
+        };
+        let at = line.match_indices(" # ").map(|(at, _)| at).find(is_code)?;
+        Some(&line[at + 3..])
+    };
+    start.strip_prefix('#').or_else(behind)
+}
+
+/// Faults of the comments that begin with `#`: lines (1-based) beyond [`WIDTH_MAX`], and those that
+/// call a thing one of [`PERSONS`].
+fn wrong_of_hash(text: &str) -> Vec<(usize, String)> {
+    let mut found = Vec::new();
+    for (number, line) in (1..).zip(text.lines()) {
+        let Some(comment) = comment_of_hash(line) else { continue };
+        let width = line.chars().count();
+        if width > WIDTH_MAX && !is_drawn(comment.trim()) {
+            found.push((number, too_wide_by(width)));
+        }
+        let said = words(comment);
+        let is_person = |word: &&&str| said.iter().any(|it| it == **word);
+        found.extend(PERSONS.iter().filter(is_person).map(|word| (number, without(word))));
+    }
+    found
+}
+
+/// Message about a line of that width.
+fn too_wide_by(width: usize) -> String {
+    format!("prose of {width} columns, expected {WIDTH_MAX} at most")
+}
+
+/// Message about a comment that has `word` in place of a subject.
+fn without(word: &str) -> String {
+    format!("found {:?} in a doc, expected the subject by its name", word.trim_end())
+}
+
 /// Whether the module comment of a file opens with a question, which tells a reader of the list of
 /// modules nothing about the file.
 fn opens_with_a_question(source: &str) -> bool {
@@ -289,14 +370,13 @@ pub(crate) fn found() -> anyhow::Result<Vec<String>> {
             found.extend(said.into_iter().map(|said| format!("{name}:{}: {said}", index + 1)));
         }
         let wide = if is_rust { too_wide(&text) } else { too_wide_document(&text) };
-        found.extend(wide.into_iter().map(|(line, width)| {
-            format!("{name}:{line}: prose of {width} columns, expected {WIDTH_MAX} at most")
-        }));
+        found.extend(
+            wide.into_iter().map(|(line, width)| format!("{name}:{line}: {}", too_wide_by(width))),
+        );
         let vague = if is_rust { without_subject(&text) } else { Vec::new() };
-        found.extend(vague.into_iter().map(|(line, word)| {
-            let word = word.trim_end();
-            format!("{name}:{line}: found {word:?} in a doc, expected the subject by its name")
-        }));
+        found.extend(
+            vague.into_iter().map(|(line, word)| format!("{name}:{line}: {}", without(word))),
+        );
         if is_rust && opens_with_a_question(&text) {
             found.push(format!("{name}:1: found a question, expected what the file holds"));
         }
@@ -304,6 +384,11 @@ pub(crate) fn found() -> anyhow::Result<Vec<String>> {
     };
     rust.iter().try_for_each(|path| look(path, true))?;
     documents()?.iter().try_for_each(|path| look(path, false))?;
+    for path in files_of_hash()? {
+        let (name, text) = (shown(&path), std::fs::read_to_string(&path)?);
+        let wrong = wrong_of_hash(&text).into_iter();
+        found.extend(wrong.map(|(line, said)| format!("{name}:{line}: {said}")));
+    }
     Ok(found)
 }
 
@@ -398,6 +483,47 @@ mod tests {
         assert_eq!(too_wide(&fenced), []);
         assert_eq!(too_wide(&format!("// {}\n", "x".repeat(97))), []);
         assert_eq!(too_wide(&format!("// {}\n", "x".repeat(98))), [(1, 101)]);
+    }
+
+    #[test]
+    fn planted_comments_of_scripts_and_settings_are_found() {
+        let wide = "word ".repeat(22);
+        for planted in [
+            format!("# {wide}"),
+            format!("\t# {wide}\n"),
+            format!("key = \"a # b\" # {wide}"),
+            format!("run \"$(f)\"\nexit 0 # {wide}"),
+            "#Members whose bits are set".to_owned(),
+            "x = 1 # nobody waits".to_owned(),
+            "# Whoever waits goes on.".to_owned(),
+        ] {
+            assert_eq!(wrong_of_hash(&planted).len(), 1, "{planted}");
+        }
+        for right in [
+            format!("# needs: {wide}"),
+            format!("#!/usr/bin/env {wide}"),
+            format!("key = \"{wide} # nobody {wide}\""),
+            format!("text='{wide} # nobody {wide}'"),
+            format!("# | {wide} |"),
+            "run whose nobody".to_owned(),
+            "# People who knew the figures.".to_owned(),
+            format!("# {}", "x".repeat(98)),
+        ] {
+            assert_eq!(wrong_of_hash(&right), [], "{right}");
+        }
+        let read: Vec<String> = files_of_hash().unwrap().iter().map(|path| shown(path)).collect();
+        for name in [
+            ".ci/run",
+            "deny.toml",
+            "crates/weft-crash/scripts/regressions/lost-correction-of-a-suspect.script",
+            "crates/weft-sim/drives/hdd-2011-7200.toml",
+            "experiments/000.toml",
+            "interop/kill9/run",
+            "interop/lab/guest.sh",
+            "packaging/weft@.service",
+        ] {
+            assert!(read.iter().any(|it| it == name), "{name}");
+        }
     }
 
     #[test]
