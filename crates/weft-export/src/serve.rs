@@ -326,8 +326,8 @@ impl Doors {
         self.numbers.len() + self.machines.len() + self.files.len()
     }
 
-    /// Creates sockets, block devices and files. `volume` is the name by which a later server of the same
-    /// volume recognises its block devices.
+    /// Creates sockets, block devices and files. `volume` is the name by which a later server of
+    /// the same volume recognises its block devices.
     fn open(self, volume: &str, params: &Params) -> Result<Opened, ServeError> {
         Ok(Opened {
             listeners: self.nbd.into_iter().map(Listener::open).collect::<Result<_, _>>()?,

@@ -92,7 +92,7 @@ pub struct MountPoint {
 }
 
 impl Mount {
-    /// Mounts a file system on `path`. A thread of its own calls it from then on, until the unmount.
+    /// Mounts a file system on `path`. A thread calls it from then on, until the unmount.
     ///
     /// # Errors
     /// FUSE is missing or not permitted here, or the mount was refused.

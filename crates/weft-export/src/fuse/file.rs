@@ -18,7 +18,7 @@ use fuser::{
 use rustix::event::EventfdFlags;
 use rustix::fs::{FallocateFlags, OFlags};
 
-/// Request of the kernel for the exported file. Ranges are in bytes, and may begin and end anywhere.
+/// Request of the kernel for the exported file. Ranges in bytes may begin and end anywhere.
 pub(super) enum Request {
     /// Attributes of the file.
     Attributes(ReplyAttr),
@@ -36,7 +36,7 @@ pub(super) enum Request {
     End,
 }
 
-/// The exported file, whose operations go to a [`Receiver`].
+/// The exported file, which sends its operations to an [`Inbox`].
 pub(super) struct ExportedFile {
     to: SyncSender<Request>,
     /// Readable when there is a request.
@@ -69,8 +69,8 @@ impl ExportedFile {
     }
 }
 
-/// `fuser` drops the file when the session ends: the kernel sends no `destroy` if the file is not on
-/// a block device.
+/// `fuser` drops the file when the session ends. The kernel sends no `destroy`, which it does only
+/// for file systems on block devices.
 impl Drop for ExportedFile {
     fn drop(&mut self) {
         self.send(Request::End);

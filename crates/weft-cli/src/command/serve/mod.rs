@@ -87,15 +87,15 @@ pub(crate) struct Serve {
     /// Where clients connect: nbd+unix:///NAME?socket=PATH or nbd://HOST:PORT/NAME, with nbds in
     /// place of nbd for TLS by the keys of ?tls-certificates=DIR (weft keys); ublk: or ublk:N for a
     /// block device of this machine, /dev/ublkbN; vhost-user:PATH for a disk of a virtual machine;
-    /// several times if wanted [default: the sockets that systemd passes, else a unix socket beside
-    /// the control socket]
+    /// fuse:PATH for a file; several times if wanted [default: the sockets that systemd passes,
+    /// else a unix socket beside the control socket]
     #[arg(long, value_name = "URI", value_parser = ListenArg::parse)]
     listen: Vec<ListenArg>,
     /// Accept a listener that other machines can reach, in plain text
     #[arg(long)]
     insecure_tcp: bool,
-    /// Run this command with sh, with $uri and $unixsocket set, or $device; stop when the command
-    /// has ended, with its exit status
+    /// Run this command with sh, with $uri and $unixsocket set, $device or $file; stop when the
+    /// command has ended, with its exit status
     #[arg(long, value_name = "COMMAND")]
     exec: Option<String>,
     /// I/O backend for the members
@@ -373,6 +373,9 @@ impl Running {
         shell.arg("-c").arg(command).env("uri", uri);
         if let Some(device) = ready.devices.first() {
             shell.env("device", device);
+        }
+        if let Some(file) = ready.files.first() {
+            shell.env("file", file);
         }
         if let Some(socket) = socket {
             shell.env("unixsocket", socket);
