@@ -104,14 +104,15 @@ fn ranges_at_any_byte_are_read_written_and_zeroed_as_in_a_plain_file() {
     let reach = 3 << 20;
     let mut model = vec![0; reach];
     let mut rng = Rng::new(7);
+    let mut below = |bound: usize| usize::try_from(rng.below(bound as u64)).unwrap();
     let mut counts = [0; 5];
     for step in 0..600 {
         // Lengths of all magnitudes, at the end of the file as well.
-        let magnitude = 1 + rng.below(18);
-        let len = 1 + rng.below(1 << magnitude) as usize;
-        let start = rng.below((reach - len) as u64 + 1) as usize;
+        let magnitude = 1 + below(18);
+        let len = 1 + below(1 << magnitude);
+        let start = below(reach - len + 1);
         let at = size - reach as u64 + start as u64;
-        let kind = rng.below(5) as usize;
+        let kind = below(5);
         counts[kind] += 1;
         match kind {
             0 | 1 => {
@@ -149,24 +150,24 @@ fn ranges_at_any_byte_are_read_written_and_zeroed_as_in_a_plain_file() {
 #[test]
 fn writers_of_parts_of_the_same_blocks_do_not_undo_each_other() {
     let Some(export) = Export::start(&[]) else { return };
-    let (writers, rounds, part) = (8_usize, 120_usize, 100_usize);
+    let (writers, rounds, part) = (8_u8, 120, 100);
     std::thread::scope(|scope| {
         for writer in 0..writers {
             let file = export.open();
             scope.spawn(move || {
                 for round in 0..rounds {
-                    let at = (round * writers + writer) * part;
-                    file.write_all_at(&vec![writer as u8 + 1; part], at as u64).unwrap();
+                    let at = (round * u64::from(writers) + u64::from(writer)) * part as u64;
+                    file.write_all_at(&vec![writer + 1; part], at).unwrap();
                 }
             });
         }
     });
-    let mut found = vec![0; writers * rounds * part];
+    let parts = u64::from(writers) * rounds;
+    let mut found = vec![0; usize::try_from(parts).unwrap() * part];
     export.open().read_exact_at(&mut found, 0).unwrap();
-    let lost = found.chunks(part).zip(0..).filter(|(bytes, number)| {
-        bytes.iter().any(|byte| usize::from(*byte) != number % writers + 1)
-    });
-    assert_eq!(lost.count(), 0, "parts of {}", writers * rounds);
+    let lost = found.chunks(part).zip((0..writers).cycle());
+    let lost = lost.filter(|(bytes, writer)| bytes.iter().any(|byte| *byte != writer + 1));
+    assert_eq!(lost.count(), 0, "parts of {parts}");
     export.end();
 }
 
@@ -281,6 +282,12 @@ fn what_cannot_be_mounted_on_is_refused_and_left_alone() {
         let said = exits(dir.path(), 3, &["serve", "a", "b", "c", "--listen", listen.as_str()]);
         assert!(said.err.contains(reason), "{path}: {said:?}");
     }
+    let many: Vec<String> = (0..7).map(|number| format!("--listen=fuse:{number}")).collect();
+    let many = many.iter().map(String::as_str);
+    let words: Vec<&str> = ["serve", "a", "b", "c"].into_iter().chain(many).collect();
+    let said = exits(dir.path(), 3, &words);
+    assert!(said.err.contains("found 7 block devices, disks of machines and files"), "{said:?}");
+    assert!(!dir.path().join("0").exists());
     assert_eq!(fs::read(dir.path().join("full")).unwrap(), b"text");
 }
 

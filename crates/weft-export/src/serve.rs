@@ -17,6 +17,7 @@ use weft_runtime::buffers::Slab;
 use weft_runtime::devices::{Access, OpenMember};
 use weft_runtime::io::ring::NoRing;
 use weft_runtime::overlay::MemberRing;
+use weft_runtime::serve::clients::WORKER_PORTS;
 use weft_runtime::serve::driver::{Driver, DriverParts};
 use weft_runtime::serve::poison::Core;
 use weft_runtime::serve::pool::Pool;
@@ -198,7 +199,7 @@ impl From<Exit> for ExitState {
 /// Returns a [`ServeError`] with the cause if no client was served.
 pub fn serve(options: ServeOptions) -> Result<ExitState, ServeError> {
     let ServeOptions { source, exports, listen, control, backend, clients_max, .. } = options;
-    let doors = Doors::of(listen);
+    let doors = Doors::of(listen)?;
     let workers = std::thread::available_parallelism().map_or(1, usize::from).min(WORKERS_MAX);
     let UnbuiltServer { unbuilt_drivers, credit, facts, allocations, trims } =
         make(source, workers)?;
@@ -265,16 +266,8 @@ pub fn serve(options: ServeOptions) -> Result<ExitState, ServeError> {
     if let Some(path) = control {
         reactor.add_port(Box::new(ControlPort::new(Listener::unix(&path)?, shared)));
     }
-    for listener in machines {
-        let disk = Disk::new(params, &exports[0].name);
-        let port = VhostUserPort::new(listener, served[0].clone(), credit, disk);
-        reactor.add_port(Box::new(port));
-    }
-    for file in files {
-        let port = FusePort::new(file, served[0].clone(), credit, &params);
-        let port = port.map_err(|error| ServeError::Refused(format!("eventfd: {error}")))?;
-        reactor.add_port(Box::new(port));
-    }
+    add_machines(&mut reactor, machines, &served[0], credit, params);
+    add_files(&mut reactor, files, &served[0], credit, &params)?;
     for worker in 1..workers {
         reactor.add_worker(nbd(worker, Vec::new()));
     }
@@ -285,6 +278,37 @@ pub fn serve(options: ServeOptions) -> Result<ExitState, ServeError> {
         return Err(ServeError::Refused(text));
     }
     Ok(exit.into())
+}
+
+/// Adds a port for the disk of each virtual machine.
+fn add_machines(
+    reactor: &mut Reactor,
+    machines: Vec<Listener>,
+    served: &Served,
+    credit: Bytes,
+    params: Params,
+) {
+    for listener in machines {
+        let disk = Disk::new(params, &served.name);
+        let port = VhostUserPort::new(listener, served.clone(), credit, disk);
+        reactor.add_port(Box::new(port));
+    }
+}
+
+/// Adds a port for each file.
+fn add_files(
+    reactor: &mut Reactor,
+    files: Vec<Exported>,
+    served: &Served,
+    credit: Bytes,
+    params: &Params,
+) -> Result<(), ServeError> {
+    for file in files {
+        let port = FusePort::new(file, served.clone(), credit, params);
+        let port = port.map_err(|error| ServeError::Refused(format!("eventfd: {error}")))?;
+        reactor.add_port(Box::new(port));
+    }
+    Ok(())
 }
 
 /// Ways in which clients reach the volumes, by kind.
@@ -308,7 +332,7 @@ struct Opened {
 }
 
 impl Doors {
-    fn of(listen: Vec<Listen>) -> Self {
+    fn of(listen: Vec<Listen>) -> Result<Self, ServeError> {
         let mut doors = Self::default();
         for at in listen {
             match at {
@@ -318,7 +342,14 @@ impl Doors {
                 Listen::Fuse { path } => doors.files.push(path),
             }
         }
-        doors
+        if doors.others() > OTHERS_MAX {
+            return Err(ServeError::Refused(format!(
+                "found {} block devices, disks of machines and files to listen on, expected at \
+                 most {OTHERS_MAX} for one volume",
+                doors.others()
+            )));
+        }
+        Ok(doors)
     }
 
     /// Number of clients that do not come by NBD.
@@ -618,6 +649,9 @@ fn preferred(io_opt: Option<Bytes>) -> u32 {
 /// Largest number of threads that serve clients. One thread at a time uses their shared state, so
 /// more threads would wait for each other.
 const WORKERS_MAX: usize = 4;
+/// Largest number of block devices, disks of machines and files: a worker has room for as many
+/// ports, beside those of NBD and of the control socket.
+const OTHERS_MAX: usize = WORKER_PORTS as usize - 2;
 /// Smallest preferred block size: a page of the cache.
 const PREFERRED_BYTES: u32 = 4096;
 /// Largest payload of a request: what clients assume when a server announces no limit. Longer

@@ -23,4 +23,4 @@ const CLIENT_BITS: u32 = 24;
 /// Largest number of threads that serve clients.
 pub(crate) const WORKERS_MAX: usize = 16;
 /// Largest number of ports of one worker.
-pub(crate) const WORKER_PORTS: u8 = 8;
+pub const WORKER_PORTS: u8 = 8;
