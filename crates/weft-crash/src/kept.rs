@@ -14,7 +14,7 @@ use crate::script::{Failure, Plant, Script, ScriptError};
 
 /// Checkers of promises about clients' data. The failure of such a checker must be fixed at once:
 /// its script must not stay in `scripts/open/`, and a sweep of fresh seeds does not pass with it.
-const OF_DATA: [&str; 5] = ["I1 ", "I2 ", "I4 ", "I8 ", "I20 "];
+pub(crate) const OF_DATA: [&str; 5] = ["I1 ", "I2 ", "I4 ", "I8 ", "I20 "];
 
 /// First words of the description of a failure that was not investigated yet.
 const NOT_LOOKED_INTO: &str = "Not looked into.";

@@ -8,7 +8,9 @@ use std::panic;
 use crate::World;
 use crate::bugs::{CHECKERS, RARE, RESHAPES, RESIZES, SEEN_BY, UNUSED, hunt, script};
 use crate::excuses::{CACHED_WRONG_MAX, ExcuseCounts};
+use crate::kept::OF_DATA;
 use crate::script::{Profile, Script};
+use crate::world::OF_CONTENT;
 use weft_engine::mutant::Mutant;
 
 /// Scripts for each bug and checker.
@@ -86,6 +88,27 @@ fn the_head_of_the_checkers_has_each_that_can_be_run_alone() {
     let is_name = |word: &&str| word[1..].parse::<u32>().is_ok();
     let named = rows.flat_map(str::split_whitespace).filter(is_name).collect::<BTreeSet<_>>();
     assert_eq!(named, CHECKERS.map(str::trim).into());
+}
+
+/// Checkers of order, time and memory, and of the answers of arrays without redundancy. They count
+/// whatever members were lost.
+const OF_NO_CONTENT: [&str; 8] = ["I9 ", "I10", "I11", "I12", "I13", "I19", "I21", "P5 "];
+
+/// Checkers of what members hold beside clients' data: parity, bitmaps and superblocks.
+const OF_OTHER_CONTENT: [&str; 4] = ["I3 ", "I5 ", "I6 ", "I7 "];
+
+/// A new checker has to be put into one of two lists twice: [`OF_CONTENT`] or [`OF_NO_CONTENT`],
+/// and [`OF_DATA`] or [`OF_OTHER_CONTENT`] if it is of content.
+#[test]
+fn every_checker_says_whether_it_is_of_content_and_whether_that_is_data() {
+    let set = |lists: &[&[&'static str]]| -> BTreeSet<&str> {
+        lists.iter().copied().flatten().map(|checker| checker.trim()).collect()
+    };
+    let all = set(&[&CHECKERS]);
+    assert_eq!(set(&[&OF_CONTENT, &OF_NO_CONTENT]), all);
+    assert_eq!(OF_CONTENT.len() + OF_NO_CONTENT.len(), all.len(), "none is in both");
+    assert_eq!(set(&[&OF_DATA, &OF_OTHER_CONTENT]), set(&[&OF_CONTENT]));
+    assert_eq!(OF_DATA.len() + OF_OTHER_CONTENT.len(), OF_CONTENT.len(), "none is in both");
 }
 
 /// Counts of the columns that I6 excused only because of the write-back cache, in the generated
