@@ -17,14 +17,14 @@ use common::{
 use weft_engine::assemble::Options;
 use weft_engine::{Engine, Input, Output, ReplyError, Run, Snapshot, Tag, Turn};
 use weft_export::control::{Command, FailureKind};
-use weft_export::{ExitState, TimeLimits};
+use weft_export::{ExitState, Listen, NbdListen, TimeLimits};
 use weft_nbd::{NbdError, Op};
 use weft_ondisk::Level;
 use weft_runtime::Backend;
 use weft_runtime::devices::{Access, DeviceError, OpenMember, OpenOptions};
 use weft_runtime::serve::poison::Core;
 use weft_units::rng::Rng;
-use weft_units::{ClientId, MemberIndex, Span, Time};
+use weft_units::{Bytes, ClientId, MemberIndex, Span, Time};
 
 #[test]
 fn what_is_written_is_read_over_both_backends() {
@@ -294,6 +294,37 @@ fn refusals_name_the_reason_and_the_session_goes_on() {
     let mut reply = [0; 26];
     client.stream.read_exact(&mut reply).unwrap();
     assert_eq!(reply[20..24], NbdError::Permission.code().to_be_bytes());
+}
+
+#[test]
+fn an_export_that_is_shorter_than_its_volume_ends_where_it_says() {
+    let listen = |path: &Path| vec![Listen::Nbd(NbdListen::unix(path.join("nbd")))];
+    let size = 512 << 10;
+    let server = Server::start_changed(bare("1M"), listen, move |options| {
+        options.exports[0].size = Some(Bytes(size));
+    });
+    let mut client = server.client();
+    assert_eq!(client.size(), size);
+    let bytes = pattern(5, 512);
+    client.write(size - 512, &bytes).unwrap();
+    // The volume goes on behind the export. A codec that compared with the volume would answer.
+    for (offset, len) in [(size, 512), (size - 512, 1024), ((1 << 20) - 512, 512)] {
+        for (command, error) in [(0, NbdError::Invalid), (1, NbdError::NoSpace)] {
+            client.send_raw(command, 0, offset, len);
+            let payload = if command == 1 { len as usize } else { 0 };
+            client.stream.write_all(&vec![1; payload]).unwrap();
+            let mut reply = [0; 20];
+            client.stream.read_exact(&mut reply).unwrap();
+            let len_of_error = u32::from_be_bytes(reply[16..].try_into().unwrap());
+            let mut rest = vec![0; len_of_error as usize];
+            client.stream.read_exact(&mut rest).unwrap();
+            assert_eq!(rest[..4], error.code().to_be_bytes(), "{command} at {offset}");
+        }
+    }
+    assert_eq!(client.read(size - 512, 512).unwrap(), bytes);
+    drop(client);
+    server.settled();
+    assert_eq!(server.stop(), ExitState::Clean);
 }
 
 /// Slow client (F22).

@@ -76,15 +76,26 @@ impl Server {
         limits: TimeLimits,
         listen: impl FnOnce(&Path) -> Vec<Listen> + Send + 'static,
     ) -> Self {
+        Self::start_changed(source, listen, move |options| {
+            options.exports[0].read_only = read_only;
+            (options.backend, options.limits) = (backend, limits);
+        })
+    }
+
+    /// Starts a server that clients reach in these ways, with options that `change` has changed.
+    pub fn start_changed(
+        source: impl FnOnce(&Path) -> Source + Send + 'static,
+        listen: impl FnOnce(&Path) -> Vec<Listen> + Send + 'static,
+        change: impl FnOnce(&mut ServeOptions) + Send + 'static,
+    ) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().to_owned();
         let (shutdown, stop) = rustix::pipe::pipe().unwrap();
         let (sender, receiver) = mpsc::channel();
         let thread = std::thread::spawn(move || {
             let mut options = options(source(&path), listen(&path), shutdown);
-            options.exports[0].read_only = read_only;
             options.control = Some(path.join("control"));
-            (options.backend, options.limits) = (backend, limits);
+            change(&mut options);
             options.on_ready = Box::new(move |ready| {
                 let thread = rustix::thread::gettid().as_raw_nonzero().get();
                 sender.send((ready.clone(), thread.unsigned_abs())).unwrap();
