@@ -214,7 +214,8 @@ pub(super) fn check(text: &Text) -> Result<(), ExperimentError> {
     for (of, rows) in rows {
         if let Some(number) = rows.iter().position(|row| !row.is_possible()) {
             let found = rows.get(number).map_or(String::new(), ToString::to_string);
-            let expected = "published figures above 0, gains above -100 %, bands as [low, high]";
+            let expected =
+                "published figures above 0, gains above -100 %, claims with bands as [low, high]";
             return Err(wrong(text, format!("{of}[{number}]"), found, expected.into()));
         }
     }

@@ -119,6 +119,7 @@ fn a_file_with_a_mistake_is_refused_by_its_name_and_the_field() {
         ("gain_pct = 33.0", "gain_pct = nan", "row[0].published.gain_pct: found NaN"),
         ("gain_pct = 33.0", "gain_pct = -100.0", "row[0]: found dd stripe_cache_size=256"),
         ("band = [1.15, 1.55]", "band = [1.55, 1.15]", "row[0]: found dd stripe_cache_size=256"),
+        ("band = [1.15, 1.55]", "", "row[0]: found dd stripe_cache_size=256"),
         ("threshold 1\"", "thres\\u001bhold\"", "column.patched.about: found"),
         ("destage_piece_kib = 256", "destage_piece_kib = 0", "destage_piece_kib"),
     ];

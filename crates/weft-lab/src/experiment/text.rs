@@ -335,11 +335,13 @@ impl PublishedRow {
         }
     }
 
-    /// Whether the band of the row has valid limits.
+    /// Whether the row has a band with valid limits, or claims nothing. A claim without a band
+    /// would agree with any figure.
     pub(super) fn has_band(&self) -> bool {
         match self.band {
             BandText::Inside([low, high]) => 0.0 <= low && low <= high,
-            BandText::None | BandText::Side(_) => true,
+            BandText::None => self.kind == ClaimKind::Beside,
+            BandText::Side(_) => true,
         }
     }
 

@@ -25,8 +25,7 @@ pub enum Event {
     Issue,
 }
 
-/// Assumption about writes in formats without flags (MSR, Alibaba, Tencent, SPC, SYSTOR, FIU, and
-/// bcc's `biosnoop` in Python).
+/// Assumption about writes in formats without flags. Their parsers take it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Assume {
     /// No process waited for the writes.
