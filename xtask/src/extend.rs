@@ -1,7 +1,9 @@
 //! Places that a recipe of `docs/EXTEND.md` names and that no compiler misses: entries and uses of
-//! the engine's knobs, and lists and uses of its planted bugs.
+//! the engine's knobs, lists and uses of its planted bugs, kinds of content that a rescue finds,
+//! and reasons in experiments.
 
 use crate::tree;
+use serde_json::Value;
 
 /// Names of the fields of a struct or the variants of an enum. `begin` is its first line.
 fn members<'a>(source: &'a str, begin: &str) -> Vec<&'a str> {
@@ -9,7 +11,7 @@ fn members<'a>(source: &'a str, begin: &str) -> Vec<&'a str> {
     let (body, _) = body.split_once("\n}").expect("the item ends");
     let member = |line: &'a str| {
         let line = line.trim_start();
-        let name = line.trim_start_matches("pub ").split([':', ',']).next()?;
+        let name = line.trim_start_matches("pub ").split([':', ',', '(']).next()?;
         let is_code = !line.starts_with("//") && !line.starts_with('#') && !name.is_empty();
         is_code.then_some(name)
     };
@@ -52,6 +54,26 @@ fn bugs_in_vain(mutants: &str, others: &str) -> Vec<String> {
     found
 }
 
+/// Kind of content that no probe of a device finds: one within a file system.
+const WITHIN_ANOTHER: &str = "Snapshot";
+
+/// Kinds of content (`probe.rs` of weft-files) that the probe does not recognise.
+fn kinds_in_vain(probe: &str) -> Vec<String> {
+    let mut kinds = members(probe, "pub enum Kind {");
+    kinds.retain(|kind| *kind != WITHIN_ANOTHER);
+    without_use(&kinds, "recognised nowhere", |name| has_path(probe, &format!("Kind::{name}")))
+}
+
+/// Rows of a record of an experiment that have a verdict, do not agree, and lack a reason.
+fn rows_without_reason(name: &str, record: &Value) -> Vec<String> {
+    let rows = record["rows"].as_array().into_iter().flatten();
+    let lacks = |row: &&Value| {
+        let disagrees = row["verdict"].as_str().is_some_and(|verdict| verdict != "agrees");
+        disagrees && row["reason"].as_str().is_none_or(str::is_empty)
+    };
+    rows.filter(lacks).map(|row| format!("{name}: {}: {}", row["cell"], row["verdict"])).collect()
+}
+
 const ENGINE: &str = "crates/weft-engine/src/";
 
 fn read(file: &str) -> String {
@@ -85,4 +107,32 @@ fn every_planted_bug_is_in_a_list_and_in_the_engine() {
     assert_eq!(bugs_in_vain(&mutants, &others), [""; 0]);
     let planted = mutants.replace("pub enum Mutant {", "pub enum Mutant {\n    NoBug,");
     assert_eq!(bugs_in_vain(&planted, &others), ["NoBug: in no list", "NoBug: planted nowhere"]);
+}
+
+#[test]
+fn every_kind_of_content_is_recognised() {
+    let probe = tree::root().join("crates/weft-files/src/probe.rs");
+    let probe = std::fs::read_to_string(probe).unwrap();
+    assert_eq!(kinds_in_vain(&probe), [""; 0]);
+    let planted = probe.replace("pub enum Kind {", "pub enum Kind {\n    Ntfs(u8),");
+    assert_eq!(kinds_in_vain(&planted), ["Ntfs: recognised nowhere"]);
+}
+
+#[test]
+fn every_row_that_does_not_agree_has_a_reason() {
+    let is_record = |path: &std::path::Path| path.extension().is_some_and(|it| it == "json");
+    let records = tree::files("experiments/results", is_record);
+    assert!(records.len() >= 12, "{} records", records.len());
+    let mut disagree = 0;
+    for path in records {
+        let name = tree::shown(&path);
+        let mut record: Value =
+            serde_json::from_str(&std::fs::read_to_string(&path).unwrap()).unwrap();
+        assert_eq!(rows_without_reason(&name, &record), [""; 0]);
+        for row in record["rows"].as_array_mut().unwrap() {
+            row["reason"] = Value::Null;
+        }
+        disagree += rows_without_reason(&name, &record).len();
+    }
+    assert!(disagree >= 20, "{disagree} rows were found once their reasons were taken away");
 }
