@@ -138,7 +138,7 @@ impl Filesystem for ExportedFile {
         _: Option<LockOwner>,
         reply: ReplyData,
     ) {
-        self.send(Request::Read { start, len: len.min(REQUEST_BYTES), reply });
+        self.send(Request::Read { start, len, reply });
     }
 
     fn write(

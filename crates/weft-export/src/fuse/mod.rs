@@ -205,15 +205,17 @@ impl FusePort {
             let mut step = self.waiting.pop_front().expect("it is the first");
             self.is_alone |= step.turn == Turn::FirstAlone;
             if asked.op == RequestOp::Read {
-                step.data = vec![0; usize::try_from(asked.len).expect("at most a MiB")];
+                step.data =
+                    vec![0; usize::try_from(asked.len).expect("a request fits into memory")];
             }
             self.in_flight.add(step);
         }
     }
 
-    /// Answers steps that have ended, or goes on with the next step of their requests.
-    fn end_steps(&mut self, cx: &mut Context<'_, '_>) {
-        let Some(requests) = &mut self.requests else { return };
+    /// Answers steps that have ended, or goes on with the next step of their requests. Returns
+    /// whether any step had ended.
+    fn end_steps(&mut self, cx: &mut Context<'_, '_>) -> bool {
+        let Some(requests) = &mut self.requests else { return false };
         let steps = &self.in_flight.steps;
         let mut ended = Vec::new();
         let copy = |number: u32, offset, frames: &Buffer| {
@@ -222,6 +224,7 @@ impl FusePort {
             step.is_some_and(|step| take(frames, offset, &mut step.data))
         };
         requests.answer_ended(cx.driver, copy, |number, error| ended.push((number, error)));
+        let has_ended = !ended.is_empty();
         // Steps that follow are put before those that wait, in the order of their requests.
         for (number, error) in ended.into_iter().rev() {
             let step = self.in_flight.remove(number);
@@ -238,6 +241,7 @@ impl FusePort {
                 Some(error) => step.then.end(Err(&error)),
             }
         }
+        has_ended
     }
 }
 
@@ -308,9 +312,14 @@ impl Port for FusePort {
         if let Some(requests) = &mut self.requests {
             requests.resume(cx.driver);
         }
-        self.end_steps(cx);
-        self.receive(cx);
-        self.begin(cx);
+        // After a panic of the engine steps end when they begin, and no event calls the port.
+        loop {
+            self.receive(cx);
+            self.begin(cx);
+            if !self.end_steps(cx) {
+                return;
+            }
+        }
     }
 
     fn on_poison(&mut self, cx: &mut Context<'_, '_>) {

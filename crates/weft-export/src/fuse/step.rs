@@ -214,7 +214,7 @@ pub(super) fn number_of(errno: Errno) -> fuser::Errno {
     fuser::Errno::from_i32(errno.raw_os_error())
 }
 
-/// Index within a request, which has at most a MiB and a block.
+/// Index within a request.
 fn index(bytes: u64) -> usize {
     usize::try_from(bytes).expect("a request fits into memory")
 }
