@@ -198,7 +198,7 @@ fn what_makes_no_sense_is_usage() {
         (&["serve", "--set", "nothing=1", "x", "y", "z"], "no such knob"),
         (&["serve", "--set", "nothing", "x", "y", "z"], "KNOB=VALUE"),
         (&["serve", "--name", "../x", "x", "y", "z"], "--name"),
-        (&["serve", "--listen", "fuse:/mnt", "x", "y", "z"], "--listen"),
+        (&["serve", "--listen", "iscsi:/mnt", "x", "y", "z"], "--listen"),
         (&["explain", "--members", "x", "y", "z"], "OFFSET"),
         (&["explain", "99G", "--members", "x", "y", "z"], "inside the array"),
         (&["explain", "1X", "--members", "x", "y", "z"], "size"),

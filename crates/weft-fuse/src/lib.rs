@@ -16,6 +16,7 @@
 //! | from the kernel's thread to the thread of the view | `request.rs`, `forward.rs` |
 //! | the folder, and serving a mounted view | `folder.rs`, `mounted.rs` |
 //! | mounting and unmounting, of any file system | `mount.rs` |
+//! | a file that is mounted by itself, for exports | `file.rs` |
 //!
 //! Sources and trees belong to one thread, but the crate `fuser` requires a file system that any
 //! thread may use. The thread of `fuser` therefore passes each request on through a channel, and
@@ -30,6 +31,7 @@
 mod ahead;
 mod content;
 mod directory;
+mod file;
 mod folder;
 mod forward;
 mod kept;
@@ -42,6 +44,7 @@ mod request;
 mod tests;
 mod view;
 
+pub use file::{FileRequest, MountedFile};
 pub use folder::{FolderError, check};
 pub use mount::{InUse, Mount, MountError, MountPoint, Options, Unmounted, permitted, unmount};
 pub use mounted::{Mounted, Unmounter};

@@ -159,7 +159,7 @@ impl MountPoint {
 }
 
 impl MountError {
-    fn refused(dir: &Path, why: &str) -> Self {
+    pub(crate) fn refused(dir: &Path, why: &str) -> Self {
         let why = why.trim();
         let why = why.strip_prefix("fusermount3: ").unwrap_or(why).to_owned();
         Self::Refused { dir: dir.display().to_string(), why }

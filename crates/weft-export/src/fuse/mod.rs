@@ -4,7 +4,7 @@
 //! fsync makes them durable, and a hole that is punched is discarded. The kernel's requests are
 //! carried out in steps (`step.rs`) as those of any client (`session/requests.rs`); their data is
 //! copied between the requests and frames. Requests that have to wait wait here, in order, and
-//! then in a bounded queue (`file.rs`).
+//! then in the bounded queue of weft-fuse.
 //!
 //! A stop of the server unmounts the file first, and is refused while a program uses it. After the
 //! death of the server programs get errors, and the next server takes the dead mount away
@@ -12,7 +12,6 @@
 //!
 //! Source   Documentation/filesystems/fuse.rst, qemu-storage-daemon(1) `--export type=fuse`
 
-mod file;
 mod mount_point;
 mod step;
 
@@ -27,7 +26,7 @@ use rustix::event::EventfdFlags;
 use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
 use weft_engine::{ReplyError, RequestOp};
-use weft_fuse::{InUse, MountError, Unmounted};
+use weft_fuse::{FileRequest, InUse, MountError, Unmounted};
 use weft_runtime::buffers::Buffer;
 use weft_runtime::serve::clients::client_of;
 use weft_runtime::serve::driver::Event;
@@ -38,7 +37,6 @@ use weft_units::{Bytes, SECTOR_BYTES, Time};
 pub(crate) use mount_point::Exported;
 
 use crate::session::{Requests, Served};
-use file::Request;
 use step::{Extent, Step, Turn, number_of};
 
 /// FUSE port: the file of one volume.
@@ -116,22 +114,22 @@ impl FusePort {
     /// Takes requests that have arrived, as long as few of them wait here.
     fn receive(&mut self, cx: &mut Context<'_, '_>) {
         while self.waiting.len() < WAITING_MAX {
-            let Ok(request) = self.exported.inbox.requests.try_recv() else { return };
+            let Some(request) = self.exported.file.take() else { return };
             match request {
-                Request::Attributes(reply) => {
+                FileRequest::Attributes(reply) => {
                     self.see_size(cx);
                     reply.attr(&FRESH, &self.attributes());
                 }
                 // Truncation when the file is opened for overwriting changes nothing, as with a
                 // block device.
-                Request::Resize { size, by_file, reply } => {
+                FileRequest::Resize { size, by_file, reply } => {
                     self.see_size(cx);
                     match by_file && size != self.extent.size {
                         true => reply.error(number_of(Errno::INVAL)),
                         false => reply.attr(&FRESH, &self.attributes()),
                     }
                 }
-                Request::End => {
+                FileRequest::End => {
                     if matches!(self.phase, Phase::Mounted | Phase::Kept(_)) {
                         let file = self.exported.path().display();
                         tracing::warn!(%file, "unmounted by another program");
@@ -268,7 +266,7 @@ impl InFlight {
 
 impl Unmounting {
     fn start(&self, exported: &Exported) -> std::io::Result<()> {
-        let (point, sender) = (exported.mount.point().clone(), self.sender.clone());
+        let (point, sender) = (exported.file.mount().point().clone(), self.sender.clone());
         let eventfd = Arc::clone(&self.eventfd);
         std::thread::Builder::new().name("weft-unmount".into()).spawn(move || {
             // Errors are ignored: the port has ended.
@@ -284,13 +282,13 @@ impl Port for FusePort {
         let mut requests = Requests::new(client_of(cx.port(), 0), self.credit);
         requests.choose(cx.driver, self.served.clone(), self.served.share);
         self.requests = Some(requests);
-        cx.watch(self.exported.inbox.eventfd.as_fd(), KEY_REQUESTS, EventFlags::IN)?;
+        cx.watch(self.exported.file.as_fd(), KEY_REQUESTS, EventFlags::IN)?;
         cx.watch(self.unmounting.eventfd.as_fd(), KEY_UNMOUNTED, EventFlags::IN)
     }
 
     fn on_ready(&mut self, cx: &mut Context<'_, '_>, key: u32, _: EventFlags) {
         if key == KEY_REQUESTS {
-            let _ = rustix::io::read(&*self.exported.inbox.eventfd, &mut [0; 8]);
+            self.exported.file.woken();
             return self.receive(cx);
         }
         let _ = rustix::io::read(&*self.unmounting.eventfd, &mut [0; 8]);

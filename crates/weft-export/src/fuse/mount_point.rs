@@ -10,15 +10,13 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use rustix::io::Errno;
-use weft_fuse::{InUse, Mount, Options};
+use weft_fuse::{InUse, MountedFile, Options};
 
-use super::file::{Inbox, file};
 use crate::error::ServeError;
 
 /// A mounted file that no port serves yet: its requests wait.
 pub(crate) struct Exported {
-    pub(super) mount: Mount,
-    pub(super) inbox: Inbox,
+    pub(super) file: MountedFile,
     pub(super) path: PathBuf,
     pub(super) read_only: bool,
     /// File that was created for the mount and is removed after it.
@@ -46,11 +44,10 @@ impl Exported {
         let created = prepare(path).map_err(refused)?;
         let failed = |error: io::Error| refused(error.to_string());
         let at = path.canonicalize().map_err(failed)?;
-        let (file, inbox) = file().map_err(failed)?;
         let options = Options { allow_other: false, read_only };
-        let mount = Mount::new(file, &at, options);
-        let mount = mount.map_err(|error| refused(error.to_string()))?;
-        Ok(Self { mount, inbox, path: path.to_owned(), read_only, _created: created })
+        let file = MountedFile::new(&at, options);
+        let file = file.map_err(|error| refused(error.to_string()))?;
+        Ok(Self { file, path: path.to_owned(), read_only, _created: created })
     }
 
     /// Path as the user gave it.

@@ -8,8 +8,8 @@
 use fuser::{ReplyData, ReplyEmpty, ReplyWrite};
 use rustix::io::Errno;
 use weft_engine::{ReplyError, RequestOp};
+use weft_fuse::FileRequest;
 
-use super::file::Request;
 use crate::record::VolumeRequest;
 
 /// A request to the volume, and what follows it.
@@ -56,9 +56,9 @@ pub(super) struct Extent {
 impl Step {
     /// First step of a request that asks for data. `None` if the request was answered, because it
     /// lies outside of the file.
-    pub(super) fn first(request: Request, extent: Extent) -> Option<Self> {
+    pub(super) fn first(request: FileRequest, extent: Extent) -> Option<Self> {
         match request {
-            Request::Read { start, len, reply } => {
+            FileRequest::Read { start, len, reply } => {
                 let len = extent.clip(start, len.into());
                 if len == 0 {
                     reply.data(&[]);
@@ -69,7 +69,7 @@ impl Step {
                 let asked = asked(RequestOp::Read, first, whole);
                 Some(Self::shared(asked, Vec::new(), Then::Data { skip, len, reply }))
             }
-            Request::Write { start, mut data, fua, reply } => {
+            FileRequest::Write { start, mut data, fua, reply } => {
                 let len = extent.clip(start, data.len() as u64);
                 if len == 0 && !data.is_empty() {
                     reply.error(number_of(Errno::NOSPC));
@@ -85,11 +85,11 @@ impl Step {
                     false => Some(Self::write(start, data, fua, then, extent)),
                 }
             }
-            Request::Flush(reply) => {
+            FileRequest::Flush(reply) => {
                 let asked = asked(RequestOp::Flush, 0, 0);
                 Some(Self::shared(asked, Vec::new(), Then::Done(reply)))
             }
-            Request::Zeroes { start, len, discard, reply } => {
+            FileRequest::Zeroes { start, len, discard, reply } => {
                 let inside = extent.clip(start, len);
                 // A hole may be punched beyond the end, where there is nothing to do.
                 if inside < len && !discard {
@@ -98,7 +98,7 @@ impl Step {
                 }
                 Self::zeroes(start, inside, discard, reply, extent)
             }
-            Request::Attributes(_) | Request::Resize { .. } | Request::End => None,
+            FileRequest::Attributes(_) | FileRequest::Resize { .. } | FileRequest::End => None,
         }
     }
 

@@ -1,11 +1,12 @@
-//! Exported file, as the kernel asks for it: its operations, passed on to the port.
+//! A file that is mounted by itself: its operations become requests in a queue.
 //!
-//! The crate `fuser` calls the file from a thread of its own. Each operation becomes a [`Request`]
-//! in a bounded queue, and the port is woken by an eventfd. If the queue is full, that thread
-//! waits, and the kernel's requests with it.
+//! The crate `fuser` calls the file from a thread of its own. Each operation becomes a
+//! [`FileRequest`] in a bounded queue, and the reader of the queue is woken by an eventfd. If the
+//! queue is full, that thread waits, and the kernel's requests with it.
 
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::SystemTime;
@@ -18,51 +19,117 @@ use fuser::{
 use rustix::event::EventfdFlags;
 use rustix::fs::{FallocateFlags, OFlags};
 
-/// Request of the kernel for the exported file. Ranges in bytes may begin and end anywhere.
-pub(super) enum Request {
+use crate::mount::{Mount, MountError, Options};
+
+/// Request of the kernel for a mounted file. Ranges in bytes may begin and end anywhere.
+pub enum FileRequest {
     /// Attributes of the file.
     Attributes(ReplyAttr),
-    /// Attributes after a new size was asked for; `by_file` says whether through an open file.
-    Resize { size: u64, by_file: bool, reply: ReplyAttr },
+    /// Attributes after a new size was asked for.
+    Resize {
+        /// Size in bytes.
+        size: u64,
+        /// Whether it is set through an open file.
+        by_file: bool,
+        /// Object by which the request is answered.
+        reply: ReplyAttr,
+    },
     /// Data of a range.
-    Read { start: u64, len: u32, reply: ReplyData },
-    /// Data to store; with `fua` it is durable before the reply.
-    Write { start: u64, data: Vec<u8>, fua: bool, reply: ReplyWrite },
+    Read {
+        /// First byte.
+        start: u64,
+        /// Length in bytes.
+        len: u32,
+        /// Object by which the request is answered.
+        reply: ReplyData,
+    },
+    /// Data to store.
+    Write {
+        /// First byte.
+        start: u64,
+        /// The data.
+        data: Vec<u8>,
+        /// Whether the data is durable before the reply.
+        fua: bool,
+        /// Object by which the request is answered.
+        reply: ReplyWrite,
+    },
     /// Makes what was written durable.
     Flush(ReplyEmpty),
-    /// Zeroes for a range; with `discard` the range may be deallocated.
-    Zeroes { start: u64, len: u64, discard: bool, reply: ReplyEmpty },
+    /// Zeroes for a range.
+    Zeroes {
+        /// First byte.
+        start: u64,
+        /// Length in bytes.
+        len: u64,
+        /// Whether the range may be deallocated.
+        discard: bool,
+        /// Object by which the request is answered.
+        reply: ReplyEmpty,
+    },
     /// The session has ended: the file is not mounted any more.
     End,
 }
 
-/// The exported file, which sends its operations to an [`Inbox`].
-pub(super) struct ExportedFile {
-    to: SyncSender<Request>,
-    /// Readable when there is a request.
+/// A mounted file, and the queue of its requests. It is unmounted when the value is dropped.
+pub struct MountedFile {
+    mount: Mount,
+    requests: Receiver<FileRequest>,
     eventfd: Arc<OwnedFd>,
 }
 
-/// Port's end of the queue of requests.
-pub(super) struct Inbox {
-    pub(super) requests: Receiver<Request>,
-    /// Readable when there is a request.
-    pub(super) eventfd: Arc<OwnedFd>,
+impl MountedFile {
+    /// Mounts a file on an existing one. Its requests wait until they are taken.
+    ///
+    /// # Errors
+    /// FUSE is missing or not permitted here, the mount was refused, or no descriptor is left.
+    pub fn new(path: &Path, options: Options) -> Result<Self, MountError> {
+        let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
+        let eventfd = rustix::event::eventfd(0, flags);
+        let eventfd = eventfd.map_err(|error| MountError::refused(path, &error.to_string()))?;
+        let eventfd = Arc::new(eventfd);
+        let (to, requests) = sync_channel(QUEUED_MAX);
+        let file = Forward { to, eventfd: Arc::clone(&eventfd) };
+        Ok(Self { mount: Mount::new(file, path, options)?, requests, eventfd })
+    }
+
+    /// The mount, by which it can be unmounted.
+    #[must_use]
+    pub fn mount(&self) -> &Mount {
+        &self.mount
+    }
+
+    /// The next request; `None` if there is none now.
+    #[must_use]
+    pub fn take(&self) -> Option<FileRequest> {
+        self.requests.try_recv().ok()
+    }
+
+    /// Records that the reader of the queue was woken: the descriptor is not readable until the
+    /// next request.
+    pub fn woken(&self) {
+        // An error is ignored: another call has read it.
+        let _ = rustix::io::read(&*self.eventfd, &mut [0; 8]);
+    }
 }
 
-/// Makes the file, and the queue of its requests.
-pub(super) fn file() -> io::Result<(ExportedFile, Inbox)> {
-    let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
-    let eventfd = Arc::new(rustix::event::eventfd(0, flags)?);
-    let (to, requests) = sync_channel(QUEUED_MAX);
-    let file = ExportedFile { to, eventfd: Arc::clone(&eventfd) };
-    Ok((file, Inbox { requests, eventfd }))
+/// Readable when there is a request.
+impl AsFd for MountedFile {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.eventfd.as_fd()
+    }
 }
 
-impl ExportedFile {
-    fn send(&self, request: Request) {
-        // Sending fails only if the port has ended. The reply is dropped with the request, which is
-        // an error for the kernel.
+/// File for the crate `fuser`, which sends its operations to a [`MountedFile`].
+struct Forward {
+    to: SyncSender<FileRequest>,
+    eventfd: Arc<OwnedFd>,
+}
+
+impl Forward {
+    fn send(&self, request: FileRequest) {
+        // Sending fails only if the reader has ended. The reply is dropped with the request, which
+        // is an error for the kernel.
         if self.to.send(request).is_ok() {
             let _ = rustix::io::write(&*self.eventfd, &1_u64.to_ne_bytes());
         }
@@ -71,13 +138,13 @@ impl ExportedFile {
 
 /// `fuser` drops the file when the session ends. The kernel sends no `destroy`, which it does only
 /// for file systems on block devices.
-impl Drop for ExportedFile {
+impl Drop for Forward {
     fn drop(&mut self) {
-        self.send(Request::End);
+        self.send(FileRequest::End);
     }
 }
 
-impl Filesystem for ExportedFile {
+impl Filesystem for Forward {
     fn init(&mut self, _: &fuser::Request, config: &mut KernelConfig) -> io::Result<()> {
         // Features that the kernel lacks are left out; they only save time.
         let wanted = InitFlags::FUSE_ASYNC_DIO | InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP;
@@ -88,7 +155,7 @@ impl Filesystem for ExportedFile {
     }
 
     fn getattr(&self, _: &fuser::Request, _: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
-        self.send(Request::Attributes(reply));
+        self.send(FileRequest::Attributes(reply));
     }
 
     /// Changes of the mode, the owner or times are ignored, as if they were set and lost: the file
@@ -113,15 +180,15 @@ impl Filesystem for ExportedFile {
     ) {
         self.send(match (mode, uid, gid, size) {
             (None, None, None, Some(size)) => {
-                Request::Resize { size, by_file: file.is_some(), reply }
+                FileRequest::Resize { size, by_file: file.is_some(), reply }
             }
-            (None, None, None, None) => Request::Attributes(reply),
+            (None, None, None, None) => FileRequest::Attributes(reply),
             _ => return reply.error(Errno::EPERM),
         });
     }
 
-    /// Opens the file without the kernel's page cache, because clients of other exports may write
-    /// the volume too.
+    /// Opens the file without the kernel's page cache, because others may write what is in the file
+    /// by other ways.
     fn open(&self, _: &fuser::Request, _: INodeNo, _: OpenFlags, reply: ReplyOpen) {
         let flags = FopenFlags::FOPEN_DIRECT_IO | FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES;
         reply.opened(FileHandle(0), flags);
@@ -138,7 +205,7 @@ impl Filesystem for ExportedFile {
         _: Option<LockOwner>,
         reply: ReplyData,
     ) {
-        self.send(Request::Read { start, len, reply });
+        self.send(FileRequest::Read { start, len, reply });
     }
 
     fn write(
@@ -155,11 +222,11 @@ impl Filesystem for ExportedFile {
     ) {
         // O_SYNC contains the bit of O_DSYNC.
         let fua = OFlags::from_bits_retain(flags.0.cast_unsigned()).contains(OFlags::DSYNC);
-        self.send(Request::Write { start, data: data.to_vec(), fua, reply });
+        self.send(FileRequest::Write { start, data: data.to_vec(), fua, reply });
     }
 
     fn fsync(&self, _: &fuser::Request, _: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
-        self.send(Request::Flush(reply));
+        self.send(FileRequest::Flush(reply));
     }
 
     fn fallocate(
@@ -177,7 +244,7 @@ impl Filesystem for ExportedFile {
         match kind {
             FallocateFlags::PUNCH_HOLE | FallocateFlags::ZERO_RANGE => {
                 let discard = kind == FallocateFlags::PUNCH_HOLE;
-                self.send(Request::Zeroes { start, len, discard, reply });
+                self.send(FileRequest::Zeroes { start, len, discard, reply });
             }
             _ => reply.error(Errno::EOPNOTSUPP),
         }
@@ -213,7 +280,7 @@ impl Filesystem for ExportedFile {
     }
 }
 
-/// Largest number of requests that wait for the port in the queue.
+/// Largest number of requests that wait in the queue.
 const QUEUED_MAX: usize = 8;
 /// Largest number of requests of the kernel that are in flight without a program waiting for each.
 const BACKGROUND_MAX: u16 = 64;
