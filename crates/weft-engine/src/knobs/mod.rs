@@ -414,7 +414,7 @@ mod tests {
                 assert!(defaults.parse_live(row.name, &shown).is_ok(), "{}={shown}", row.name);
             }
         }
-        assert_eq!(count, 8);
+        assert_eq!(count, 10);
         let error = knobs.parse_live("activation", "at_unplug").unwrap_err().to_string();
         let says = "activation: found at_unplug, which only simulations take \
                     (weft reproduce 000), expected each_turn";

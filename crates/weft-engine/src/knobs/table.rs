@@ -335,7 +335,7 @@ knobs! {
               time. md612: one flush of each member at a time, for all waiting requests, as in \
               Linux since 6.12. needed: like md612, but a member of which all writes are durable \
               is not flushed.",
-        historic: [("serial", "002")],
+        historic: [("parallel", "002"), ("serial", "002")],
         draws: {
             queues: &["batch", "serial"],
             mixed: &["batch", "md612", "needed", "parallel", "serial"],
@@ -419,6 +419,7 @@ knobs! {
               process often begin where those of another have just ended. never: none. patch: \
               those that are rotational or do not queue commands internally, as in Linux since \
               5.2.",
+        historic: [("always", "003")],
         draws: { queues: &["always", "always", "gain", "never", "patch"] },
     }
     merge_weight => MergeWeight(MergeWeight) at bfq.merge.weight of Queues {
