@@ -20,6 +20,7 @@
 //! | keys of TLS | `keys.rs` |
 //! | a client for weft itself | `client.rs` |
 //! | recording of requests | `record.rs` |
+//! | thread for commands that block | `helper.rs` |
 //! | rate-limited log lines | `log_limiter.rs` |
 //! | control protocol | `control.rs` |
 //! | server's side of the control protocol | `control_port/` |
@@ -32,6 +33,7 @@ pub mod control;
 mod control_port;
 mod error;
 mod fuse;
+mod helper;
 mod hole_probes;
 pub mod keys;
 mod log_limiter;

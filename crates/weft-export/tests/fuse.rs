@@ -8,12 +8,9 @@ use std::os::unix::fs::FileExt;
 use std::sync::mpsc;
 use std::time::Duration;
 
-use common::{Meddled, Server, core, engine_of};
+use common::{Server, panics_after_20_submits};
 use rustix::io::Errno;
-use weft_engine::Output;
 use weft_export::{ExitState, Listen};
-use weft_runtime::devices::OpenMember;
-use weft_runtime::serve::poison::Core;
 
 /// Panic in a worker (F27): requests that arrive later get errors too, though the engine answers
 /// nothing any more.
@@ -22,19 +19,8 @@ fn after_a_panic_nothing_is_acknowledged_and_nothing_hangs() {
     if let Err(error) = weft_fuse::permitted() {
         return weft_testing::skip(&error.to_string());
     }
-    let make = |member: &OpenMember| -> Box<dyn Core> {
-        let mut submits = 0;
-        Box::new(Meddled {
-            inner: engine_of(member),
-            meddle: move |output| {
-                submits += u32::from(matches!(output, Output::Submit { .. }));
-                assert!(submits <= 20, "planted panic");
-                Some(output)
-            },
-        })
-    };
     let listen = |path: &std::path::Path| vec![Listen::Fuse { path: path.join("v.img") }];
-    let server = Server::start_changed(core(make, 1024, 1 << 20), listen, |_| ());
+    let server = Server::start_changed(panics_after_20_submits, listen, |_| ());
     let path = server.ready.files[0].clone();
     let (sender, receiver) = mpsc::channel();
     std::thread::spawn(move || {

@@ -11,8 +11,8 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use common::{
-    Client, Meddled, Server, array_files, assembled_with, bare, core, descriptors, engine_of,
-    pattern, raid5,
+    Client, Server, array_files, assembled_with, bare, core, descriptors, engine_of,
+    panics_after_20_submits, pattern, raid5,
 };
 use weft_engine::assemble::Options;
 use weft_engine::{Engine, Input, Output, ReplyError, Run, Snapshot, Tag, Turn};
@@ -407,18 +407,7 @@ fn the_first_write_after_a_rest_does_not_wait_for_a_timer() {
 /// Panic in a worker (F27).
 #[test]
 fn after_a_panic_nothing_is_acknowledged() {
-    let make = |member: &OpenMember| -> Box<dyn Core> {
-        let mut submits = 0;
-        Box::new(Meddled {
-            inner: engine_of(member),
-            meddle: move |output| {
-                submits += u32::from(matches!(output, Output::Submit { .. }));
-                assert!(submits <= 20, "planted panic");
-                Some(output)
-            },
-        })
-    };
-    let server = Server::start(core(make, 1024, 1 << 20), Backend::Auto);
+    let server = Server::start(panics_after_20_submits, Backend::Auto);
     let mut client = server.client();
     let mut other = server.client();
     let mut good = 0;

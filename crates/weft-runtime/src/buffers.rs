@@ -568,6 +568,30 @@ impl Buffer {
         assert!(bytes.is_empty(), "more bytes than the buffer has");
     }
 
+    /// Copies the first of these bytes into the buffer. Returns false, and copies none, if there are
+    /// fewer than the buffer has.
+    ///
+    /// # Panics
+    /// Panics for a shared lease.
+    #[must_use]
+    pub fn copy_from(&mut self, bytes: &[u8]) -> bool {
+        let first = bytes.get(..self.len());
+        first.inspect(|bytes| self.fill(0, bytes)).is_some()
+    }
+
+    /// Copies the buffer to the first of these bytes. Returns false, and copies none, if there are
+    /// fewer than the buffer has.
+    #[must_use]
+    pub fn copy_to(&self, bytes: &mut [u8]) -> bool {
+        let Some(mut rest) = bytes.get_mut(..self.len()) else { return false };
+        for slice in &self.slices(0, self.len()) {
+            let (part, after) = rest.split_at_mut(slice.len());
+            part.copy_from_slice(slice);
+            rest = after;
+        }
+        true
+    }
+
     /// The bytes of a metadata buffer; `None` if the buffer consists of segments of the slab.
     #[must_use]
     pub fn into_owned(self) -> Option<AlignedBytes> {
@@ -789,9 +813,17 @@ mod tests {
         }
         let lens: Vec<_> = buffer.slices(1000, 100).iter().map(|slice| slice.len()).collect();
         assert_eq!(lens, [24, 76]);
+        let mut all = vec![1; 1537];
+        assert!(!buffer.copy_to(&mut all[..1535]) && all[..1535].iter().all(|byte| *byte == 1));
+        assert!(buffer.copy_to(&mut all));
+        assert_eq!((&all[..1000], &all[1000..1100]), (&[0; 1000][..], &[9; 100][..]));
+        assert_eq!((&all[1100..1536], all[1536]), (&[0; 436][..], 1));
+        let numbers: Vec<u8> = (0..=250).cycle().take(1537).collect();
+        assert!(!buffer.copy_from(&numbers[..1535]) && buffer.copy_from(&numbers));
+        assert!(buffer.copy_to(&mut all) && all[..1536] == numbers[..1536] && all[1536] == 1);
         drop(buffer);
-        assert_eq!(slab.bytes(segment(1, 1000, 24)), [9; 24]);
-        assert_eq!(slab.bytes(segment(3, 76, 1)), [0]);
+        assert_eq!(slab.bytes(segment(1, 1000, 24)), &numbers[1000..1024]);
+        assert_eq!(slab.bytes(segment(3, 76, 1)), &numbers[1100..1101]);
         let owned = Buffer::Owned(AlignedBytes::copy_of(&[1, 2, 3]));
         assert_eq!(&*owned.slices(1, 10)[0], [2, 3]);
     }

@@ -17,18 +17,15 @@ mod step;
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
-use std::os::fd::{AsFd, OwnedFd};
-use std::sync::{Arc, mpsc};
+use std::os::fd::AsFd;
 use std::time::{Duration, SystemTime};
 
 use fuser::{FileAttr, FileType, INodeNo};
-use rustix::event::EventfdFlags;
 use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
 use weft_engine::{ReplyError, RequestOp};
 use weft_fuse::{FileRequest, InUse, MountError, Unmounted};
 use weft_runtime::buffers::Buffer;
-use weft_runtime::serve::clients::client_of;
 use weft_runtime::serve::driver::Event;
 use weft_runtime::serve::reactor::{Context, Exit, Port};
 use weft_runtime::ublk::Params;
@@ -36,28 +33,27 @@ use weft_units::{Bytes, SECTOR_BYTES, Time};
 
 pub(crate) use mount_point::Exported;
 
-use crate::session::{Requests, Served};
+use crate::helper::Helper;
+use crate::session::{KernelClient, Served};
 use step::{Extent, Step, Turn, number_of};
 
 /// FUSE port: the file of one volume.
 pub(crate) struct FusePort {
-    served: Served,
-    credit: Bytes,
+    client: KernelClient<u32>,
     exported: Exported,
     extent: Extent,
     made: SystemTime,
-    /// Requests of the kernel, which is served as one client; `None` before the start.
-    requests: Option<Requests<u32, ()>>,
     /// Steps that have not begun, in order.
     waiting: VecDeque<Step>,
     in_flight: InFlight,
     /// Whether a step that has to be alone has begun, and the one after it has not ended.
     is_alone: bool,
     phase: Phase,
-    unmounting: Unmounting,
+    /// Thread that unmounts the file: the kernel may ask for its attributes meanwhile.
+    unmounting: Helper<(), Result<Unmounted, MountError>>,
 }
 
-/// Steps in flight, by the number under which [`Requests`] knows them. Closures of `Requests` use
+/// Steps in flight, by the number that is their request to the [`KernelClient`]. Its closures use
 /// the data of several of them.
 #[derive(Default)]
 struct InFlight {
@@ -75,15 +71,6 @@ enum Phase {
     Kept(String),
 }
 
-/// Results of unmounts, each of which has a thread of its own: the kernel may ask for attributes of
-/// the file meanwhile.
-struct Unmounting {
-    sender: mpsc::Sender<Result<Unmounted, MountError>>,
-    results: mpsc::Receiver<Result<Unmounted, MountError>>,
-    /// Readable when there is a result.
-    eventfd: Arc<OwnedFd>,
-}
-
 impl FusePort {
     pub(crate) fn new(
         exported: Exported,
@@ -91,23 +78,20 @@ impl FusePort {
         credit: Bytes,
         params: &Params,
     ) -> std::io::Result<Self> {
-        let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
-        let eventfd = Arc::new(rustix::event::eventfd(0, flags)?);
-        let (sender, results) = mpsc::channel();
+        let point = exported.file.mount().point().clone();
+        let unmounting = Helper::start("weft-unmount", move |()| point.unmount(InUse::Refuse))?;
         let extent =
             Extent { size: params.size.0 * SECTOR_BYTES, block: params.logical_block.into() };
         Ok(Self {
-            served,
-            credit,
+            client: KernelClient::new(served, credit),
             exported,
             extent,
             made: SystemTime::now(),
-            requests: None,
             waiting: VecDeque::new(),
             in_flight: InFlight::default(),
             is_alone: false,
             phase: Phase::Mounted,
-            unmounting: Unmounting { sender, results, eventfd },
+            unmounting,
         })
     }
 
@@ -143,11 +127,12 @@ impl FusePort {
 
     /// Sees that the volume has grown.
     fn see_size(&mut self, cx: &mut Context<'_, '_>) {
-        if !self.served.whole {
+        let served = self.client.served();
+        if !served.whole {
             return;
         }
         let snapshot = cx.driver.shared_snapshot();
-        let volume = snapshot.as_ref().and_then(|it| it.volumes.get(self.served.volume.index()));
+        let volume = snapshot.as_ref().and_then(|it| it.volumes.get(served.volume.index()));
         if let Some(volume) = volume {
             let size = volume.size.0 / self.extent.block * self.extent.block;
             self.extent.size = self.extent.size.max(size);
@@ -177,12 +162,14 @@ impl FusePort {
 
     /// Begins steps that wait, in order, until one has to wait longer.
     fn begin(&mut self, cx: &mut Context<'_, '_>) {
-        let Some(requests) = &mut self.requests else { return };
+        let Some(requests) = self.client.requests_mut() else { return };
         loop {
             let steps = &self.in_flight.steps;
             requests.fill(cx.driver, |number, offset, frames| {
                 let steps = steps.borrow();
-                steps[number as usize].as_ref().is_some_and(|step| put(&step.data, offset, frames))
+                let step = steps[number as usize].as_ref();
+                let data = step.and_then(|step| step.data.get(usize::try_from(offset).ok()?..));
+                data.is_some_and(|data| frames.copy_from(data))
             });
             let Some(step) = self.waiting.front() else { return };
             let may_begin = match step.turn {
@@ -197,9 +184,7 @@ impl FusePort {
             if !requests.begin(cx.driver, self.in_flight.next(), &asked) {
                 return;
             }
-            if let Some(recorder) = requests.recorder() {
-                recorder.note(asked);
-            }
+            requests.note(asked);
             let mut step = self.waiting.pop_front().expect("it is the first");
             self.is_alone |= step.turn == Turn::FirstAlone;
             if asked.op == RequestOp::Read {
@@ -213,13 +198,14 @@ impl FusePort {
     /// Answers steps that have ended, or goes on with the next step of their requests. Returns
     /// whether any step had ended.
     fn end_steps(&mut self, cx: &mut Context<'_, '_>) -> bool {
-        let Some(requests) = &mut self.requests else { return false };
+        let Some(requests) = self.client.requests_mut() else { return false };
         let steps = &self.in_flight.steps;
         let mut ended = Vec::new();
         let copy = |number: u32, offset, frames: &Buffer| {
             let mut steps = steps.borrow_mut();
             let step = steps[number as usize].as_mut();
-            step.is_some_and(|step| take(frames, offset, &mut step.data))
+            let data = step.and_then(|step| step.data.get_mut(usize::try_from(offset).ok()?..));
+            data.is_some_and(|data| frames.copy_to(data))
         };
         requests.answer_ended(cx.driver, copy, |number, error| ended.push((number, error)));
         let has_ended = !ended.is_empty();
@@ -264,26 +250,11 @@ impl InFlight {
     }
 }
 
-impl Unmounting {
-    fn start(&self, exported: &Exported) -> std::io::Result<()> {
-        let (point, sender) = (exported.file.mount().point().clone(), self.sender.clone());
-        let eventfd = Arc::clone(&self.eventfd);
-        std::thread::Builder::new().name("weft-unmount".into()).spawn(move || {
-            // Errors are ignored: the port has ended.
-            let _ = sender.send(point.unmount(InUse::Refuse));
-            let _ = rustix::io::write(&*eventfd, &1_u64.to_ne_bytes());
-        })?;
-        Ok(())
-    }
-}
-
 impl Port for FusePort {
     fn on_start(&mut self, cx: &mut Context<'_, '_>) -> std::io::Result<()> {
-        let mut requests = Requests::new(client_of(cx.port(), 0), self.credit);
-        requests.choose(cx.driver, self.served.clone(), self.served.share);
-        self.requests = Some(requests);
+        self.client.start(cx);
         cx.watch(self.exported.file.as_fd(), KEY_REQUESTS, EventFlags::IN)?;
-        cx.watch(self.unmounting.eventfd.as_fd(), KEY_UNMOUNTED, EventFlags::IN)
+        cx.watch(self.unmounting.as_fd(), KEY_UNMOUNTED, EventFlags::IN)
     }
 
     fn on_ready(&mut self, cx: &mut Context<'_, '_>, key: u32, _: EventFlags) {
@@ -291,8 +262,7 @@ impl Port for FusePort {
             self.exported.file.woken();
             return self.receive(cx);
         }
-        let _ = rustix::io::read(&*self.unmounting.eventfd, &mut [0; 8]);
-        if let Ok(result) = self.unmounting.results.try_recv() {
+        if let Some(result) = self.unmounting.take_result() {
             self.phase = match result {
                 Ok(_) => Phase::Gone,
                 Err(error) => Phase::Kept(error.to_string()),
@@ -301,15 +271,11 @@ impl Port for FusePort {
     }
 
     fn on_event(&mut self, cx: &mut Context<'_, '_>, event: Event) {
-        if let Some(requests) = &mut self.requests {
-            requests.on_event(cx.driver, event);
-        }
+        self.client.on_event(cx, event);
     }
 
     fn on_pass(&mut self, cx: &mut Context<'_, '_>) {
-        if let Some(requests) = &mut self.requests {
-            requests.resume(cx.driver);
-        }
+        self.client.resume(cx);
         // After a panic of the engine steps end when they begin, and no event calls the port.
         loop {
             self.receive(cx);
@@ -321,17 +287,13 @@ impl Port for FusePort {
     }
 
     fn on_poison(&mut self, cx: &mut Context<'_, '_>) {
-        if let Some(requests) = &mut self.requests {
-            requests.poison(cx.driver);
-        }
+        self.client.poison(cx);
     }
 
     fn on_closing(&mut self, _: &mut Context<'_, '_>) {
         if matches!(self.phase, Phase::Mounted | Phase::Kept(_)) {
-            self.phase = match self.unmounting.start(&self.exported) {
-                Ok(()) => Phase::Unmounting,
-                Err(error) => Phase::Kept(error.to_string()),
-            };
+            self.unmounting.give(());
+            self.phase = Phase::Unmounting;
         }
     }
 
@@ -351,47 +313,16 @@ impl Port for FusePort {
     fn on_stopped(&mut self, _: &mut Context<'_, '_>, _: &Exit) {}
 
     fn drained(&self) -> bool {
-        self.requests.as_ref().is_none_or(|requests| requests.open() == 0)
+        self.client.is_drained()
     }
 
     fn is_waiting(&self) -> bool {
-        let starved = self.requests.as_ref().is_some_and(Requests::is_starved);
-        starved || !self.waiting.is_empty()
+        self.client.is_starved() || !self.waiting.is_empty()
     }
 
     fn next_wake(&self) -> Option<Time> {
         None
     }
-}
-
-/// Copies data to write, from `offset` on, into frames. Returns whether there was enough.
-fn put(data: &[u8], offset: u64, frames: &mut Buffer) -> bool {
-    let Some(mut rest) = usize::try_from(offset).ok().and_then(|at| data.get(at..)) else {
-        return false;
-    };
-    let count = frames.len();
-    frames.slices_mut(0, count).iter_mut().all(|slice| {
-        let Some((part, after)) = rest.split_at_checked(slice.len()) else { return false };
-        slice.copy_from_slice(part);
-        rest = after;
-        true
-    })
-}
-
-/// Copies data that was read from frames to `data`, from `offset` on. Returns whether there was
-/// room.
-fn take(frames: &Buffer, offset: u64, data: &mut [u8]) -> bool {
-    let mut rest =
-        usize::try_from(offset).ok().and_then(|at| data.get_mut(at..)).unwrap_or_default();
-    frames.slices(0, frames.len()).iter().all(|slice| {
-        let Some((part, after)) = std::mem::take(&mut rest).split_at_mut_checked(slice.len())
-        else {
-            return false;
-        };
-        part.copy_from_slice(slice);
-        rest = after;
-        true
-    })
 }
 
 const KEY_REQUESTS: u32 = 0;

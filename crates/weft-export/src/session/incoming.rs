@@ -113,10 +113,8 @@ impl<C: Codec> Connection<C> {
                 Some(Heard::StartTls) if rest.is_empty() => self.start_tls(),
                 Some(Heard::StartTls) => {}
                 Some(Heard::Request(request)) => {
-                    if let (Some(recorder), Work::Volume(asked)) =
-                        (self.requests.recorder(), self.codec.work(&request))
-                    {
-                        recorder.note(asked);
+                    if let Work::Volume(asked) = self.codec.work(&request) {
+                        self.requests.note(asked);
                     }
                     self.pending = Some(request);
                 }

@@ -37,6 +37,7 @@
 pub(crate) mod codec;
 mod copies;
 mod incoming;
+mod kernel_client;
 mod outgoing;
 mod requests;
 
@@ -56,6 +57,7 @@ use crate::record::Recorder;
 use crate::share::{ChosenExports, ClientShare};
 use crate::transport::Transport;
 use codec::Codec;
+pub(crate) use kernel_client::KernelClient;
 pub(crate) use requests::{Requests, end_turn_of_gone};
 
 /// Volume that an export serves.

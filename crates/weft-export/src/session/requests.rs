@@ -15,7 +15,7 @@ use weft_runtime::serve::driver::{Driver, Event};
 use weft_units::{ByteRange, Bytes, ClientId, FRAME_BYTES};
 
 use super::{CHOSEN, Served};
-use crate::record::{Recorder, VolumeRequest};
+use crate::record::VolumeRequest;
 use crate::share::ClientShare;
 
 /// Requests of one client. `R` is a request in the form of the protocol, and `H` the header of its
@@ -137,9 +137,11 @@ impl<R, H> Requests<R, H> {
         driver.pool_mut().join(self.client);
     }
 
-    /// Recorder of the requests of the export, if they are recorded.
-    pub(crate) fn recorder(&self) -> Option<&Recorder> {
-        self.served.as_ref()?.recorder.as_deref()
+    /// Records a request that has arrived, if requests of the export are recorded.
+    pub(crate) fn note(&self, asked: VolumeRequest) {
+        if let Some(recorder) = self.served.as_ref().and_then(|it| it.recorder.as_ref()) {
+            recorder.note(asked);
+        }
     }
 
     /// Number of requests that are not answered.

@@ -7,7 +7,7 @@
 //!
 //! Commands to the ublk driver block until requests of the device were served: the start of a
 //! device reads its partition table, and its stop writes back the page cache. A separate thread
-//! (`Helper`) therefore gives the commands.
+//! (`helper.rs`) therefore gives the commands.
 //!
 //! A stop of a device that is in use is refused, and the device stays. After the death of the
 //! server, or a stop that gives up, the device stays too, and its requests wait until the volume is
@@ -18,16 +18,14 @@
 mod devices;
 
 use std::collections::VecDeque;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::path::PathBuf;
-use std::sync::{Arc, mpsc};
+use std::sync::Arc;
 
-use rustix::event::EventfdFlags;
 use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
 use weft_engine::RequestOp;
 use weft_runtime::buffers::Buffer;
-use weft_runtime::serve::clients::client_of;
 use weft_runtime::serve::driver::Event;
 use weft_runtime::serve::reactor::{Context, Ending, Exit, Port};
 use weft_runtime::ublk::{Device, Operation, Queue, QueueData, Request};
@@ -36,23 +34,21 @@ use weft_units::{Bytes, Time};
 pub(crate) use devices::{add, open};
 
 use crate::error::errno_of;
+use crate::helper::Helper;
 use crate::record::VolumeRequest;
-use crate::session::{Requests, Served};
+use crate::session::{KernelClient, Served};
 use devices::Start;
 
 /// ublk port: the block device of one volume.
 pub(crate) struct UblkPort {
-    served: Served,
-    credit: Bytes,
-    /// Requests of the kernel, which is served as one client; `None` before the start.
-    requests: Option<Requests<Request, ()>>,
+    client: KernelClient<Request>,
     /// Kernel's side of the device; `None` once the device was stopped.
     kernel: Option<Kernel>,
     /// Requests that have arrived and not begun, in order.
     waiting: VecDeque<Request>,
     arrived: Vec<Request>,
     path: PathBuf,
-    helper: Helper,
+    helper: Helper<Command, std::io::Result<()>>,
     phase: Phase,
     /// Whether the device is to be stopped once it is live.
     closes: bool,
@@ -86,14 +82,7 @@ enum Phase {
     Kept(String),
 }
 
-/// Thread that gives commands to the ublk driver, because they block.
-struct Helper {
-    commands: mpsc::Sender<Command>,
-    results: mpsc::Receiver<std::io::Result<()>>,
-    /// Readable when there is a result.
-    eventfd: Arc<OwnedFd>,
-}
-
+/// Command to the ublk driver.
 #[derive(Clone, Copy)]
 enum Command {
     Start,
@@ -101,40 +90,9 @@ enum Command {
     Delete,
 }
 
-impl Helper {
-    fn start(mut device: Device) -> std::io::Result<Self> {
-        let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
-        let eventfd = Arc::new(rustix::event::eventfd(0, flags)?);
-        let (commands, asked) = mpsc::channel();
-        let (sender, results) = mpsc::channel();
-        let done = Arc::clone(&eventfd);
-        // The thread is not joined: a command may wait for requests that no server carries out any
-        // more.
-        std::thread::Builder::new().name("weft-ublk".into()).spawn(move || {
-            while let Ok(command) = asked.recv() {
-                let result = match command {
-                    Command::Start => device.start(),
-                    Command::Stop => device.stop(),
-                    Command::Delete => device.delete(),
-                };
-                // Errors are ignored: the port has ended.
-                let _ = sender.send(result);
-                let _ = rustix::io::write(&*done, &1_u64.to_ne_bytes());
-            }
-        })?;
-        Ok(Self { commands, results, eventfd })
-    }
-
-    /// Gives a command to the thread. The result arrives later, see `eventfd`.
-    fn give(&self, command: Command) {
-        // An error is impossible: the thread ends only after this end of the channel is dropped.
-        let _ = self.commands.send(command);
-    }
-}
-
 impl UblkPort {
     pub(crate) fn new(
-        device: Device,
+        mut device: Device,
         served: Served,
         credit: Bytes,
         start: Arc<Start>,
@@ -142,15 +100,18 @@ impl UblkPort {
         let queue = device.queue()?;
         let data = queue.data()?;
         let path = device.path();
+        let helper = Helper::start("weft-ublk", move |command| match command {
+            Command::Start => device.start(),
+            Command::Stop => device.stop(),
+            Command::Delete => device.delete(),
+        })?;
         Ok(Self {
-            served,
-            credit,
-            requests: None,
+            client: KernelClient::new(served, credit),
             kernel: Some(Kernel { queue, data }),
             waiting: VecDeque::new(),
             arrived: Vec::new(),
             path,
-            helper: Helper::start(device)?,
+            helper,
             phase: Phase::Starting,
             closes: false,
             stops: false,
@@ -167,12 +128,19 @@ impl UblkPort {
             tracing::warn!(device = %self.path.display(), "removed by another program");
             self.phase = Phase::Gone;
         }
-        self.waiting.extend(self.arrived.drain(..));
+        for request in self.arrived.drain(..) {
+            if let (Some(asked), Some(requests)) = (asked(&request), self.client.requests_mut()) {
+                requests.note(asked);
+            }
+            self.waiting.push_back(request);
+        }
     }
 
     /// Begins requests that have arrived, in order, until one has to wait.
     fn begin(&mut self, cx: &mut Context<'_, '_>) {
-        let (Some(requests), Some(kernel)) = (&mut self.requests, &mut self.kernel) else { return };
+        let (Some(requests), Some(kernel)) = (self.client.requests_mut(), &mut self.kernel) else {
+            return;
+        };
         loop {
             // A copy fails only when the kernel has given the request up.
             let data = &kernel.data;
@@ -185,11 +153,7 @@ impl UblkPort {
             let Some(request) = self.waiting.front().copied() else { return };
             match asked(&request) {
                 Some(asked) if !requests.begin(cx.driver, request, &asked) => return,
-                Some(asked) => {
-                    if let Some(recorder) = requests.recorder() {
-                        recorder.note(asked);
-                    }
-                }
+                Some(_) => {}
                 None => kernel.queue.answer(request.tag, -Errno::OPNOTSUPP.raw_os_error()),
             }
             self.waiting.pop_front();
@@ -198,7 +162,9 @@ impl UblkPort {
 
     /// Answers requests that have ended.
     fn answer(&mut self, cx: &mut Context<'_, '_>) {
-        let (Some(requests), Some(kernel)) = (&mut self.requests, &mut self.kernel) else { return };
+        let (Some(requests), Some(kernel)) = (self.client.requests_mut(), &mut self.kernel) else {
+            return;
+        };
         let Kernel { queue, data } = kernel;
         let is_left = self.poisoned;
         // A copy fails only when the kernel has given the request up.
@@ -219,8 +185,7 @@ impl UblkPort {
 
     /// Handles the result of a command to the ublk driver.
     fn on_result(&mut self, cx: &mut Context<'_, '_>) {
-        let _ = rustix::io::read(&*self.helper.eventfd, &mut [0; 8]);
-        let Ok(result) = self.helper.results.try_recv() else { return };
+        let Some(result) = self.helper.take_result() else { return };
         self.phase = match (&self.phase, result) {
             (Phase::Starting, Ok(())) => {
                 tracing::info!(device = %self.path.display(), "the block device is there");
@@ -261,10 +226,8 @@ impl UblkPort {
 
 impl Port for UblkPort {
     fn on_start(&mut self, cx: &mut Context<'_, '_>) -> std::io::Result<()> {
-        let mut requests = Requests::new(client_of(cx.port(), 0), self.credit);
-        requests.choose(cx.driver, self.served.clone(), self.served.share);
-        self.requests = Some(requests);
-        cx.watch(self.helper.eventfd.as_fd(), KEY_HELPER, EventFlags::IN)?;
+        self.client.start(cx);
+        cx.watch(self.helper.as_fd(), KEY_HELPER, EventFlags::IN)?;
         if let Some(Kernel { queue, .. }) = &mut self.kernel {
             cx.watch(queue.wait_fd(), KEY_QUEUE, EventFlags::IN)?;
             queue.fetch()?;
@@ -281,15 +244,11 @@ impl Port for UblkPort {
     }
 
     fn on_event(&mut self, cx: &mut Context<'_, '_>, event: Event) {
-        if let Some(requests) = &mut self.requests {
-            requests.on_event(cx.driver, event);
-        }
+        self.client.on_event(cx, event);
     }
 
     fn on_pass(&mut self, cx: &mut Context<'_, '_>) {
-        if let Some(requests) = &mut self.requests {
-            requests.resume(cx.driver);
-        }
+        self.client.resume(cx);
         self.begin(cx);
         self.answer(cx);
         let sent = self.kernel.as_mut().map(|kernel| kernel.queue.submit());
@@ -300,9 +259,7 @@ impl Port for UblkPort {
 
     fn on_poison(&mut self, cx: &mut Context<'_, '_>) {
         (self.stops, self.poisoned) = (true, true);
-        if let Some(requests) = &mut self.requests {
-            requests.poison(cx.driver);
-        }
+        self.client.poison(cx);
     }
 
     fn on_closing(&mut self, _: &mut Context<'_, '_>) {
@@ -326,12 +283,11 @@ impl Port for UblkPort {
     fn on_stopped(&mut self, _: &mut Context<'_, '_>, _: &Exit) {}
 
     fn drained(&self) -> bool {
-        self.requests.as_ref().is_none_or(|requests| requests.open() == 0)
+        self.client.is_drained()
     }
 
     fn is_waiting(&self) -> bool {
-        let starved = self.requests.as_ref().is_some_and(Requests::is_starved);
-        starved || !self.waiting.is_empty()
+        self.client.is_starved() || !self.waiting.is_empty()
     }
 
     fn next_wake(&self) -> Option<Time> {

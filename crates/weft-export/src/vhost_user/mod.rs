@@ -227,8 +227,8 @@ impl FrontEnd {
             return;
         }
         lock(&self.device).take(|request| {
-            if let (Verb::Ask(asked), Some(recorder)) = (request.verb, self.requests.recorder()) {
-                recorder.note(asked);
+            if let Verb::Ask(asked) = request.verb {
+                self.requests.note(asked);
             }
             self.waiting.push_back(request);
         });

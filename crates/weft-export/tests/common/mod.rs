@@ -445,6 +445,22 @@ impl<F: FnMut(Output) -> Option<Output> + Send> Core for Meddled<F> {
     }
 }
 
+/// A source of one bare member, for a server that panics when its core submits the 21st request.
+pub fn panics_after_20_submits(path: &Path) -> Source {
+    let make = |member: &OpenMember| -> Box<dyn Core> {
+        let mut submits = 0;
+        Box::new(Meddled {
+            inner: engine_of(member),
+            meddle: move |output| {
+                submits += u32::from(matches!(output, Output::Submit { .. }));
+                assert!(submits <= 20, "planted panic");
+                Some(output)
+            },
+        })
+    };
+    core(make, 1024, 1 << 20)(path)
+}
+
 /// Error of a server that refuses to start with this source and these ways for clients to reach it.
 pub fn refused(
     source: impl FnOnce(&Path) -> Source + Send + 'static,
