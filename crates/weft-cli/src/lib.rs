@@ -68,7 +68,8 @@ A MEMBER is PATH (a file or block device), PATH#N (partition N of a disk or imag
 as the kernel's), or PATH@OFFSET[+LENGTH] (a part; sizes take K, M, G, T or s and are multiples of \
 512). A file that exists with exactly that name is meant by it, whatever characters it has.
 
-Exit status: 0 done, 1 failed, 2 usage, 3 refused for safety (nothing written), 4 degraded (status), \
+Exit status: 0 done, 1 failed, 2 usage, 3 refused for safety (nothing written), 4 degraded (status) or a \
+problem (doctor), \
 5 mismatches found (check).
 Start here: weft demo";
 

@@ -6,6 +6,7 @@
 
 use std::io::ErrorKind;
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -160,23 +161,38 @@ pub(crate) fn is_named_by(path: &Path) -> bool {
 /// directories and then of the names.
 pub(crate) fn running() -> Vec<(Target, Status)> {
     let mut found: Vec<(Target, Status)> = Vec::new();
+    for path in sockets() {
+        let Some(name) = path.file_stem().and_then(|stem| stem.to_str()) else { continue };
+        // The socket of a killed server stays behind, so a failed connection is skipped.
+        let Ok(mut target) = Target::at(&path, name) else { continue };
+        target.set_timeout(Duration::from_secs(10));
+        match target.status() {
+            Ok(status) => found.push((target, status)),
+            Err(Failure::Failed(text)) => complain(&text),
+            Err(_) => {}
+        }
+    }
+    found
+}
+
+/// Control sockets of servers that have ended without removing them.
+pub(crate) fn unanswered() -> Vec<PathBuf> {
+    let refuses = |path: &PathBuf| {
+        let connected = UnixStream::connect(path);
+        connected.is_err_and(|error| error.kind() == ErrorKind::ConnectionRefused)
+    };
+    sockets().into_iter().filter(refuses).collect()
+}
+
+/// Control sockets in the directories of sockets.
+fn sockets() -> Vec<PathBuf> {
+    let mut found = Vec::new();
     for directory in directories() {
         let Ok(entries) = std::fs::read_dir(&directory) else { continue };
         let mut paths: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
+        paths.retain(|path| path.extension().is_some_and(|extension| extension == "sock"));
         paths.sort();
-        for path in paths {
-            let is_socket = path.extension().is_some_and(|extension| extension == "sock");
-            let name = path.file_stem().and_then(|stem| stem.to_str());
-            let (true, Some(name)) = (is_socket, name) else { continue };
-            // The socket of a killed server stays behind, so a failed connection is skipped.
-            let Ok(mut target) = Target::at(&path, name) else { continue };
-            target.set_timeout(Duration::from_secs(10));
-            match target.status() {
-                Ok(status) => found.push((target, status)),
-                Err(Failure::Failed(text)) => complain(&text),
-                Err(_) => {}
-            }
-        }
+        found.append(&mut paths);
     }
     found
 }

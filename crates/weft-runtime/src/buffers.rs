@@ -568,8 +568,8 @@ impl Buffer {
         assert!(bytes.is_empty(), "more bytes than the buffer has");
     }
 
-    /// Copies the first of these bytes into the buffer. Returns false, and copies none, if there are
-    /// fewer than the buffer has.
+    /// Copies the first of these bytes into the buffer. Returns false, and copies none, if there
+    /// are fewer than the buffer has.
     ///
     /// # Panics
     /// Panics for a shared lease.

@@ -14,7 +14,8 @@ pub type Outcome = Result<Exit, Failure>;
 pub enum Exit {
     /// The command did what was asked.
     Done,
-    /// The command did what was asked, and an array is degraded (`weft status`, `weft wait`).
+    /// The command did what was asked, and an array is degraded (`weft status`, `weft wait`), or
+    /// there is a problem (`weft doctor`).
     Degraded,
     /// Done, and mismatches were found (`check`), or a case is worse than `compare --fail-above`
     /// allows.

@@ -11,6 +11,7 @@ mod create;
 mod daemon;
 mod demo;
 mod detail;
+mod doctor;
 mod examine;
 mod explain;
 mod fail;
@@ -61,6 +62,7 @@ pub(crate) enum Command {
     Daemon(daemon::Daemon),
     Keys(keys::KeysOf),
     Status(status::StatusOf),
+    Doctor(doctor::Doctor),
     Monitor(monitor::Monitor),
     Metrics(metrics::Metrics),
     Fail(fail::Fail),
@@ -105,6 +107,7 @@ pub(crate) fn run(command: &Command, cli: fn() -> clap::Command) -> Outcome {
         Command::Daemon(arguments) => daemon::run(arguments, named(&cli(), "serve")),
         Command::Keys(arguments) => keys::run(arguments),
         Command::Status(arguments) => status::run(arguments),
+        Command::Doctor(arguments) => doctor::run(arguments),
         Command::Monitor(arguments) => monitor::run(arguments),
         Command::Metrics(arguments) => metrics::run(arguments),
         Command::Fail(arguments) => fail::run(arguments),

@@ -176,6 +176,13 @@ pub(super) const EXAMPLES: &[Examples] = &[
         lines: &[("weft status", "Prints the running volumes in the form of /proc/mdstat.")],
     },
     Examples {
+        command: "doctor",
+        lines: &[
+            ("weft doctor", "Says what is wrong with the running volumes and this machine."),
+            ("weft doctor tour --json", "Prints what is wrong with one volume, for scripts."),
+        ],
+    },
+    Examples {
         command: "monitor",
         lines: &[
             ("weft monitor --mail root", "Mails when a member fails, or a volume is gone."),
