@@ -5,6 +5,7 @@
 //! the structs.
 #![deny(unsafe_code)]
 
+mod asked;
 mod assembly;
 mod built;
 mod candidates;

@@ -11,6 +11,8 @@ use std::fmt::{Display, Write};
 use weft_export::control::{AnsweredStatus, MemberStatus, Status, VolumeStatus, WriteBackStatus};
 use weft_units::SECTOR_BYTES;
 
+use crate::asked::Asked;
+
 /// Metrics of all volumes, as text.
 pub(super) fn text(servers: &[Status]) -> String {
     let mut families = Families::default();
@@ -185,20 +187,10 @@ fn of_sync(families: &mut Families, volume: &VolumeStatus) {
 /// Metrics of the requests of all clients, and of the work of members by purpose.
 fn of_accounts(families: &mut Families, volume: &VolumeStatus) {
     let name = volume.name.as_str();
-    let clients =
-        || volume.shares.iter().filter(|share| matches!(&*share.who, "client" | "others"));
-    for (operation, requests, bytes) in [
-        (
-            "read",
-            clients().map(|share| share.reads).sum::<u64>(),
-            clients().map(|share| share.bytes_read).sum::<u64>(),
-        ),
-        (
-            "write",
-            clients().map(|share| share.writes).sum(),
-            clients().map(|share| share.bytes_written).sum(),
-        ),
-    ] {
+    let asked = Asked::by_clients(volume);
+    for (operation, requests, bytes) in
+        [("read", asked.reads, asked.bytes_read), ("write", asked.writes, asked.bytes_written)]
+    {
         let of = [("volume", name), ("operation", operation)];
         let help = "Requests of clients; flushes and trims count as writes.";
         families.counter("weft_volume_requests_total", help, &of, requests);
