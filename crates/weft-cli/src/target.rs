@@ -160,17 +160,28 @@ pub(crate) fn is_named_by(path: &Path) -> bool {
 /// Every volume that runs and responds, with the status of its server, in the order of the
 /// directories and then of the names.
 pub(crate) fn running() -> Vec<(Target, Status)> {
-    let mut found: Vec<(Target, Status)> = Vec::new();
-    for path in sockets() {
-        let Some(name) = path.file_stem().and_then(|stem| stem.to_str()) else { continue };
-        // The socket of a killed server stays behind, so a failed connection is skipped.
-        let Ok(mut target) = Target::at(&path, name) else { continue };
-        target.set_timeout(Duration::from_secs(10));
-        match target.status() {
+    let mut found = Vec::new();
+    for (target, status) in answering() {
+        match status {
             Ok(status) => found.push((target, status)),
             Err(Failure::Failed(text)) => complain(&text),
             Err(_) => {}
         }
+    }
+    found
+}
+
+/// Every volume that accepts a connection, with the status of its server or the reason why there is
+/// none, in the order of the directories and then of the names.
+pub(crate) fn answering() -> Vec<(Target, Result<Status, Failure>)> {
+    let mut found = Vec::new();
+    for path in sockets() {
+        let Some(name) = path.file_stem().and_then(|stem| stem.to_str()) else { continue };
+        // The socket of a killed server stays behind, so a failed connection is skipped.
+        let Ok(mut target) = Target::at(&path, name) else { continue };
+        target.set_timeout(STATUS_WAIT);
+        let status = target.status();
+        found.push((target, status));
     }
     found
 }
@@ -285,6 +296,9 @@ fn private_directory() -> PathBuf {
 fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
+
+/// Longest wait for the status of a volume, where other volumes are to be shown as well.
+pub(crate) const STATUS_WAIT: Duration = Duration::from_secs(10);
 
 /// Directory for the sockets of volumes that root serves.
 ///

@@ -36,6 +36,12 @@ pub fn stdout() -> impl Write {
     anstream::stdout()
 }
 
+/// Whether standard output takes colour codes: [`stdout`] would leave them in.
+#[must_use]
+pub fn has_colour() -> bool {
+    anstream::AutoStream::choice(&io::stdout()) != anstream::ColorChoice::Never
+}
+
 /// Width of standard output in columns: that of the terminal, or `COLUMNS`, or 100.
 pub fn columns() -> usize {
     let window =

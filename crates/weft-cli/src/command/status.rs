@@ -137,7 +137,8 @@ fn shares_text(servers: &[Status]) -> String {
     text
 }
 
-fn share_label(share: &ShareStatus) -> String {
+/// Name of an account: that of the client with its export, or `other clients`, or its purpose.
+pub(super) fn share_label(share: &ShareStatus) -> String {
     let number = share.client.unwrap_or_default();
     match (share.who.as_str(), &share.export) {
         ("client", Some(export)) => format!("client {number} of {export}"),
@@ -313,11 +314,10 @@ fn progress_text(volume: &VolumeStatus) -> Option<String> {
         other => other,
     };
     let (done, total) = volume.sync_completed?;
-    let per_mille = u128::from(done) * 1000 / u128::from(total.max(1));
-    let cells = usize::try_from(per_mille / 50).unwrap_or(20).min(20);
-    let bar = format!("{}>{}", "=".repeat(cells), ".".repeat(20 - cells));
+    let per_mille = per_mille(done, total);
     let mut text = format!(
-        "[{bar}]  {action} ={:>3}.{}% ({}/{})",
+        "{}  {action} ={:>3}.{}% ({}/{})",
+        bar(per_mille),
         per_mille / 10,
         per_mille % 10,
         done / 2,
@@ -331,6 +331,18 @@ fn progress_text(volume: &VolumeStatus) -> Option<String> {
         let _ = write!(text, " finish={minutes}.{tenth}min speed={}K/sec", speed / 1024);
     }
     Some(text)
+}
+
+/// Part of a whole in thousandths; 0 of nothing.
+pub(super) fn per_mille(part: u64, whole: u64) -> u64 {
+    let part = u128::from(part) * 1000 / u128::from(whole.max(1));
+    u64::try_from(part).unwrap_or(u64::MAX)
+}
+
+/// Bar of twenty cells and its head, as the kernel draws it: `[===>.................]`.
+pub(super) fn bar(per_mille: u64) -> String {
+    let cells = usize::try_from(per_mille / 50).unwrap_or(20).min(20);
+    format!("[{}>{}]", "=".repeat(cells), ".".repeat(20 - cells))
 }
 
 #[cfg(test)]
