@@ -1,4 +1,4 @@
-//! Requests to a volume, summed over the accounts of its clients.
+//! Accounts of a volume: their names, and their requests, summed over all clients.
 
 use weft_export::control::{ShareStatus, VolumeStatus};
 
@@ -37,4 +37,16 @@ impl Asked {
 /// Whether an account is that of a client, or of several that are not counted one by one.
 pub(crate) fn is_of_clients(share: &ShareStatus) -> bool {
     matches!(share.who.as_str(), "client" | "others")
+}
+
+/// Name of an account: that of the client with its export, or `other clients`, or its purpose.
+pub(crate) fn share_label(share: &ShareStatus) -> String {
+    let number = share.client.unwrap_or_default();
+    match (share.who.as_str(), &share.export) {
+        ("client", Some(export)) => format!("client {number} of {export}"),
+        ("client", None) if share.gone => format!("client {number}, gone"),
+        ("client", None) => format!("client {number}"),
+        ("others", _) => "other clients".to_owned(),
+        (other, _) => other.to_owned(),
+    }
 }

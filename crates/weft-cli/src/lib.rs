@@ -7,6 +7,7 @@
 
 mod asked;
 mod assembly;
+mod bar;
 mod built;
 mod candidates;
 mod command;

@@ -90,6 +90,26 @@ pub(crate) fn human(bytes: Bytes) -> String {
     format!("{count} B")
 }
 
+/// Text of a size in three digits, or four where it is whole: `1.20 GiB`, `17.5 KiB`, `1023 MiB`.
+/// It has at most eight characters.
+pub(crate) fn rounded(bytes: Bytes) -> String {
+    let Bytes(count) = bytes;
+    for (shift, unit) in
+        [(60, "EiB"), (50, "PiB"), (40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB")]
+    {
+        if count >= 1 << shift {
+            let hundredths = (u128::from(count) * 100) >> shift;
+            let (whole, rest) = (hundredths / 100, hundredths % 100);
+            return match whole {
+                0..10 => format!("{whole}.{rest:02} {unit}"),
+                10..100 => format!("{whole}.{} {unit}", rest / 10),
+                _ => format!("{whole} {unit}"),
+            };
+        }
+    }
+    format!("{count} B")
+}
+
 /// Suffix that mdadm prints after large sizes: ` (9.00 MiB 9.44 MB)`; empty below 5000 KiB.
 ///
 /// Source   output of mdadm 4.2
@@ -130,6 +150,22 @@ mod tests {
             ("0", Plain::Bytes, 0),
         ] {
             assert_eq!(parse(text, plain), Ok(Bytes(expected)), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_rounded_size_fits_into_eight_characters() {
+        for (bytes, expected) in [
+            (0, "0 B"),
+            (1023, "1023 B"),
+            (1024, "1.00 KiB"),
+            (17_920, "17.5 KiB"),
+            ((1 << 20) - 1, "1023 KiB"),
+            (3 << 30, "3.00 GiB"),
+            (u64::MAX, "15.9 EiB"),
+        ] {
+            assert_eq!(rounded(Bytes(bytes)), expected);
+            assert!(expected.len() <= 8);
         }
     }
 

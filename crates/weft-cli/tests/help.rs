@@ -5,7 +5,7 @@ mod common;
 use common::{Served, array, command, exits};
 use tempfile::tempdir;
 
-const COMMANDS: [&str; 34] = [
+const COMMANDS: [&str; 35] = [
     "create",
     "examine",
     "detail",
@@ -16,6 +16,7 @@ const COMMANDS: [&str; 34] = [
     "serve",
     "keys",
     "status",
+    "top",
     "monitor",
     "metrics",
     "fail",
@@ -122,7 +123,7 @@ fn help_has_help_too() {
 fn commands_print_json_unless_their_output_has_another_form() {
     let dir = tempdir().unwrap();
     // The standard output of these commands has another format.
-    let speechless = ["cat", "serve", "metrics", "completions", "man"];
+    let speechless = ["cat", "serve", "top", "metrics", "completions", "man"];
     for command in COMMANDS {
         let short = exits(dir.path(), 0, &[command, "-h"]).out;
         assert_eq!(short.contains("--json"), !speechless.contains(&command), "{command}");
@@ -165,7 +166,7 @@ fn every_command_that_has_json_prints_it_when_it_fails() {
         ("reproduce", &["absent"], 2),
         ("demo", &["absent"], 2),
     ];
-    let speechless = ["cat", "serve", "metrics", "completions", "man"];
+    let speechless = ["cat", "serve", "top", "metrics", "completions", "man"];
     for command in COMMANDS.iter().filter(|command| !speechless.contains(command)) {
         let (_, arguments, status) = failing
             .iter()

@@ -38,6 +38,7 @@ mod set;
 mod sim;
 mod status;
 mod stop;
+mod top;
 mod wait;
 
 use weft_terminal::outcome::Outcome;
@@ -62,6 +63,7 @@ pub(crate) enum Command {
     Daemon(daemon::Daemon),
     Keys(keys::KeysOf),
     Status(status::StatusOf),
+    Top(top::Top),
     Doctor(doctor::Doctor),
     Monitor(monitor::Monitor),
     Metrics(metrics::Metrics),
@@ -107,6 +109,7 @@ pub(crate) fn run(command: &Command, cli: fn() -> clap::Command) -> Outcome {
         Command::Daemon(arguments) => daemon::run(arguments, named(&cli(), "serve")),
         Command::Keys(arguments) => keys::run(arguments),
         Command::Status(arguments) => status::run(arguments),
+        Command::Top(arguments) => top::run(arguments),
         Command::Doctor(arguments) => doctor::run(arguments),
         Command::Monitor(arguments) => monitor::run(arguments),
         Command::Metrics(arguments) => metrics::run(arguments),

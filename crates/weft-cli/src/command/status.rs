@@ -9,13 +9,15 @@ use std::time::Duration;
 
 use clap::Args;
 use serde_json::{Value, json};
-use weft_export::control::{ArrayStatus, MemberStatus, ShareStatus, Status, VolumeStatus};
+use weft_export::control::{ArrayStatus, MemberStatus, Status, VolumeStatus};
 use weft_ondisk::layout_id::{Layouts, Raid10};
 use weft_ondisk::{Level, Redundancy};
 use weft_terminal::outcome::{Exit, Outcome};
 use weft_terminal::terminal::{complain, print_json, stdout};
 use weft_units::Bytes;
 
+use crate::asked::share_label;
+use crate::bar::{bar, per_mille};
 use crate::size;
 use crate::states;
 use crate::sync_action::mismatch_lines;
@@ -135,18 +137,6 @@ fn shares_text(servers: &[Status]) -> String {
         }
     }
     text
-}
-
-/// Name of an account: that of the client with its export, or `other clients`, or its purpose.
-pub(super) fn share_label(share: &ShareStatus) -> String {
-    let number = share.client.unwrap_or_default();
-    match (share.who.as_str(), &share.export) {
-        ("client", Some(export)) => format!("client {number} of {export}"),
-        ("client", None) if share.gone => format!("client {number}, gone"),
-        ("client", None) => format!("client {number}"),
-        ("others", _) => "other clients".to_owned(),
-        (other, _) => other.to_owned(),
-    }
 }
 
 /// Text of the status in the form of `/proc/mdstat`.
@@ -331,18 +321,6 @@ fn progress_text(volume: &VolumeStatus) -> Option<String> {
         let _ = write!(text, " finish={minutes}.{tenth}min speed={}K/sec", speed / 1024);
     }
     Some(text)
-}
-
-/// Part of a whole in thousandths; 0 of nothing.
-pub(super) fn per_mille(part: u64, whole: u64) -> u64 {
-    let part = u128::from(part) * 1000 / u128::from(whole.max(1));
-    u64::try_from(part).unwrap_or(u64::MAX)
-}
-
-/// Bar of twenty cells and its head, as the kernel draws it: `[===>.................]`.
-pub(super) fn bar(per_mille: u64) -> String {
-    let cells = usize::try_from(per_mille / 50).unwrap_or(20).min(20);
-    format!("[{}>{}]", "=".repeat(cells), ".".repeat(20 - cells))
 }
 
 #[cfg(test)]

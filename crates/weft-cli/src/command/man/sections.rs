@@ -176,6 +176,13 @@ pub(super) const EXAMPLES: &[Examples] = &[
         lines: &[("weft status", "Prints the running volumes in the form of /proc/mdstat.")],
     },
     Examples {
+        command: "top",
+        lines: &[
+            ("weft top", "Shows all running volumes on the terminal; q quits, ? has help."),
+            ("weft top --batch --count 1 tour", "Prints the figures of one second as text."),
+        ],
+    },
+    Examples {
         command: "doctor",
         lines: &[
             ("weft doctor", "Says what is wrong with the running volumes and this machine."),
