@@ -21,6 +21,10 @@ use crate::target::{Target, only_volume};
 pub(crate) struct Sync {
     /// Name or control socket of a running volume [default: the only one]
     target: Option<String>,
+    /// Begin at this position of each member (RAID 10: of the array), rounded down to a stripe,
+    /// as md with sync_min
+    #[arg(long, value_name = "SIZE", value_parser = crate::size::bytes)]
+    from: Option<Bytes>,
     /// Start the check or repair and return at once; weft status shows its progress
     #[arg(long)]
     no_wait: bool,
@@ -32,7 +36,7 @@ pub(crate) struct Sync {
 /// Result of a completed action.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Report {
-    /// Number of 4 KiB stripes read on every member.
+    /// Number of 4 KiB stripes read on every member, from the first one that was asked for.
     pub(crate) stripes: u64,
     /// State of the volume at the end, with the mismatches that were found.
     pub(crate) volume: VolumeStatus,
@@ -44,15 +48,16 @@ pub(crate) struct Report {
 pub(crate) fn run(action: &'static str, arguments: &Sync) -> Outcome {
     let mut target = Target::named_or_only(arguments.target.as_deref())?;
     let command = if action == "correct" { "repair" } else { action };
+    let from = arguments.from.map(Bytes::sectors_floor);
     if arguments.no_wait {
-        target.ask(Command::SyncAction { action: action.into() })?;
+        target.ask(start_of(action, from))?;
         if arguments.json {
             let schema = format!("weft.{command}/2");
             print_json(&json!({"schema": schema, "volume": target.name, "started": true}))?;
         }
         return Ok(Exit::Done);
     }
-    let report = perform(&mut target, action)?;
+    let report = perform(&mut target, action, from)?;
     let Report { volume, .. } = &report;
     let mirrors = mirrors_of(volume);
     let unit = unit_of(mirrors.as_ref());
@@ -150,7 +155,8 @@ pub(crate) fn refuse_wrong_strips(arguments: &Sync) -> Result<(), Failure> {
             target.name
         )));
     }
-    let checked = perform(&mut target, "check")?.volume;
+    let from = arguments.from.map(Bytes::sectors_floor);
+    let checked = perform(&mut target, "check", from)?.volume;
     let Some(mismatches) = &checked.mismatches else { return Ok(()) };
     if votes {
         return Err(Failure::Refused(format!(
@@ -189,19 +195,28 @@ pub(crate) fn refuse_wrong_strips(arguments: &Sync) -> Result<(), Failure> {
     )))
 }
 
-/// Starts an action and waits for its end.
+/// Command that starts an action, at sector `from` if that is given.
+fn start_of(action: &str, from: Option<Sectors>) -> Command {
+    Command::SyncAction { action: action.into(), from: from.map(|from| from.0) }
+}
+
+/// Starts an action, at sector `from` if that is given, and waits for its end.
 ///
 /// # Errors
 /// The action did not start, or ended before it had read everything.
-pub(crate) fn perform(target: &mut Target, action: &'static str) -> Result<Report, Failure> {
+pub(crate) fn perform(
+    target: &mut Target,
+    action: &'static str,
+    from: Option<Sectors>,
+) -> Result<Report, Failure> {
     let start = Instant::now();
-    target.ask(Command::SyncAction { action: action.into() })?;
+    target.ask(start_of(action, from))?;
     let volume = watch(target, action)?;
     let (done, total) = volume.sync_completed.unwrap_or((0, 0));
     if done < total {
         return Err(Failure::failed(format!(
             "{}: {action} stopped after {done} of {total} sectors of each member; mismatch_cnt {} \
-             so far; start it again",
+             so far; start it again, or --from {done}s goes on there",
             target.name, volume.mismatch_cnt
         )));
     }
@@ -218,7 +233,9 @@ pub(crate) fn perform(target: &mut Target, action: &'static str) -> Result<Repor
             target.name, volume.mismatch_cnt
         )));
     }
-    Ok(Report { stripes: done.div_ceil(STRIPE_SECTORS), volume, took: start.elapsed() })
+    let before = from.map_or(0, |from| from.0 / STRIPE_SECTORS);
+    let stripes = done.div_ceil(STRIPE_SECTORS).saturating_sub(before);
+    Ok(Report { stripes, volume, took: start.elapsed() })
 }
 
 /// Waits while an action runs. Returns the volume in its final state.

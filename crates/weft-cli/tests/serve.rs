@@ -283,6 +283,17 @@ fn a_flipped_byte_is_counted_and_repaired() {
     file.sync_all().unwrap();
     let text = exits(path, 5, &["check", "vol"]).out;
     assert!(text.contains("1792 stripes read") && text.contains("mismatch_cnt 8"), "{text}");
+    // The byte is in stripe 1 of 1792, from byte 4096 of each member on.
+    for (from, status, stripes) in [("5000", 5, 1791), ("8K", 0, 1790), ("14335s", 0, 1)] {
+        let text = exits(path, status, &["check", "vol", "--from", from]).out;
+        assert!(text.contains(&format!("{stripes} stripes read")), "--from {from}: {text}");
+    }
+    let text = exits(path, 2, &["check", "vol", "--from", "7M"]).err;
+    let expected = "from: found sector 14336, expected less than 14336, the data sectors of each";
+    assert!(text.contains(expected), "{text}");
+    exits(path, 2, &["check", "vol", "--from", "half"]);
+    exits(path, 0, &["repair", "vol", "--from", "8K"]);
+    exits(path, 5, &["check", "vol"]);
     exits(path, 0, &["repair", "vol"]);
     exits(path, 0, &["check", "vol"]);
     assert!(client.read(0, 4 << 20) == data(0, 4 << 20));

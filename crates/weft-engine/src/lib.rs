@@ -114,9 +114,9 @@ pub use contract::input::{
 pub use contract::member::{DeviceTraits, MemberInfo, MemberState};
 pub use contract::output::{ComputeOp, Differs, MemberOp, Notice, Output, Source, Sources};
 pub use contract::snapshot::{
-    AccountSnapshot, BitmapSnapshot, LayoutSnapshot, Load, MemberSnapshot, Mismatch, Mismatches,
-    PartlyWritten, Party, PurposeSectors, RaidSnapshot, ReshapeSnapshot, Snapshot, StripesInUse,
-    VolumeSnapshot, WriteBackSnapshot, WriteBackVolume, WrongStrip,
+    AccountSnapshot, BitmapSnapshot, LastSync, LayoutSnapshot, Load, MemberSnapshot, Mismatch,
+    Mismatches, PartlyWritten, Party, PurposeSectors, RaidSnapshot, ReshapeSnapshot, Snapshot,
+    StripesInUse, VolumeSnapshot, WriteBackSnapshot, WriteBackVolume, WrongStrip,
 };
 pub use contract::stripe_waits::{StripeWaits, Waits};
 pub use contract::token::{Tag, Token};

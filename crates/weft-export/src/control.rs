@@ -132,7 +132,19 @@ pub enum Command {
     SyncAction {
         /// The action: `check`, `repair`, `resync`, `recover`, `reshape`, `idle` or `frozen`.
         action: String,
+        /// First sector of a check or repair, counted as in [`VolumeStatus::sync_completed`] and
+        /// rounded down to a stripe (md's `sync_min`); `None`: the first one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        from: Option<u64>,
     },
+}
+
+impl Command {
+    /// Sets md's `sync_action`; a check or repair covers everything.
+    #[must_use]
+    pub fn sync_action(action: impl Into<String>) -> Self {
+        Self::SyncAction { action: action.into(), from: None }
+    }
 }
 
 /// A response: one line from the server.
@@ -238,6 +250,9 @@ pub struct VolumeStatus {
     pub bitmap: Option<BitmapStatus>,
     /// Running resync, recovery, check or repair: md's `sync_action`.
     pub sync_action: String,
+    /// The running or last resync, recovery, check or repair; absent if none has run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_sync: Option<LastSyncStatus>,
     /// Sectors of each member that the resync or check has passed, and their total.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sync_completed: Option<(u64, u64)>,
@@ -277,6 +292,15 @@ pub struct VolumeStatus {
     /// State of the volume in the write-back cache, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub write_back: Option<WriteBackStatus>,
+}
+
+/// A resync, recovery, check or repair; see [`weft_engine::LastSync`].
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LastSyncStatus {
+    /// Number among those since the start of the server, from 1 on.
+    pub number: u64,
+    /// Action: md's `last_sync_action`.
+    pub action: String,
 }
 
 /// Reshape of an array to more members, or another layout or chunk; see
@@ -740,9 +764,10 @@ mod tests {
             (Command::Status, r#"{"v":2,"cmd":"status"}"#),
             (Command::Stop { discard: false }, r#"{"v":2,"cmd":"stop"}"#),
             (Command::Stop { discard: true }, r#"{"v":2,"cmd":"stop","discard":true}"#),
+            (Command::sync_action("check"), r#"{"v":2,"cmd":"sync_action","action":"check"}"#),
             (
-                Command::SyncAction { action: "check".into() },
-                r#"{"v":2,"cmd":"sync_action","action":"check"}"#,
+                Command::SyncAction { action: "check".into(), from: Some(4096) },
+                r#"{"v":2,"cmd":"sync_action","action":"check","from":4096}"#,
             ),
             (
                 Command::Set { knobs: vec![("rmw_level".into(), "1".into())] },

@@ -313,7 +313,7 @@ fn one_look_at_many_full_stripes_ends_before_the_last() {
 /// Value of `mismatch_cnt` after a check.
 fn mismatches(server: &Server) -> u64 {
     let mut control = server.control();
-    let check = Command::SyncAction { action: "check".into() };
+    let check = Command::sync_action("check");
     assert!(control.command(check).unwrap().ok);
     loop {
         let status = server.status();

@@ -22,7 +22,7 @@ pub(crate) struct Idle {
 
 pub(crate) fn run(arguments: &Idle) -> Outcome {
     let mut target = Target::named_or_only(arguments.target.as_deref())?;
-    target.ask(Command::SyncAction { action: "idle".into() })?;
+    target.ask(Command::sync_action("idle"))?;
     if arguments.json {
         print_json(&json!({"schema": "weft.idle/1", "volume": target.name}))?;
     }

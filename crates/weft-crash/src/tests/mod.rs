@@ -7,6 +7,7 @@ mod bitmap;
 mod bitmap_change;
 mod bounded_wait;
 mod broken_array;
+mod checks;
 mod contract_fuzz;
 mod corrections;
 mod crash_points;

@@ -158,11 +158,13 @@ impl World {
     /// # Errors
     /// The command compares payload, and the world has none.
     pub fn try_admin(&mut self, verb: Verb) -> Result<Ticket, NeedsPayload> {
-        let needs = match verb {
-            Verb::SyncAction(SyncAction::Check) => Some(NeedsPayload::Check),
-            Verb::SyncAction(SyncAction::Correct | SyncAction::Repair) => {
-                Some(NeedsPayload::Repair)
-            }
+        let action = match verb {
+            Verb::SyncAction(action) | Verb::SyncFrom { action, .. } => Some(action),
+            _ => None,
+        };
+        let needs = match action {
+            Some(SyncAction::Check) => Some(NeedsPayload::Check),
+            Some(SyncAction::Correct | SyncAction::Repair) => Some(NeedsPayload::Repair),
             _ => None,
         };
         needs.map_or(Ok(()), |what| self.options.payload.needed_for(what))?;

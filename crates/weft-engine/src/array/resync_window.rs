@@ -8,7 +8,8 @@
 //! stripes of chunks that are dirty when the sync begins; later writes go to every member anyway.
 //!
 //! A resync or recovery that is stopped records how far it got, so that the next one continues
-//! there; a check or repair starts again from the beginning.
+//! there; a check or repair starts from the beginning, or where it is told to
+//! ([`Verb::SyncFrom`](crate::Verb::SyncFrom)).
 //!
 //! Source   md-raid.md §6.1, §6.2
 

@@ -412,6 +412,17 @@ pub enum Verb {
     /// Start or stop a sync: `check`, `repair`, `resync` and `correct` start one, `idle` stops a
     /// running one, and `frozen` also prevents a new one from starting.
     SyncAction(SyncAction),
+    /// Start a check, repair or correction that leaves out what lies before a sector, as md's
+    /// `sync_min`.
+    SyncFrom {
+        /// [`SyncAction::Check`], [`SyncAction::Repair`] or [`SyncAction::Correct`].
+        action: SyncAction,
+        /// First sector, counted as in [`VolumeSnapshot::sync_completed`] and rounded down to a
+        /// unit of the sync.
+        ///
+        /// [`VolumeSnapshot::sync_completed`]: super::snapshot::VolumeSnapshot::sync_completed
+        from: Sectors,
+    },
     /// Forget a failed member or a spare. The driver may then close its file.
     Remove(MemberIndex),
     /// Change a knob of the volume. A knob of member queues changes for every member, including

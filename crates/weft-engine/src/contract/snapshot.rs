@@ -102,6 +102,15 @@ pub struct WriteBackVolume {
     pub failing: Option<ReplyError>,
 }
 
+/// Identity of a sync, by which an observer tells it from another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LastSync {
+    /// Number of the sync among those that the engine has started for the volume, from 1 on.
+    pub number: u64,
+    /// Action of the sync: md's `last_sync_action`.
+    pub action: SyncAction,
+}
+
 /// State and counters of one volume.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VolumeSnapshot {
@@ -128,6 +137,8 @@ pub struct VolumeSnapshot {
     pub bitmap: Option<BitmapSnapshot>,
     /// md's `sync_action`: the sync that runs, or `idle` or `frozen`.
     pub sync_action: SyncAction,
+    /// The running or last sync; `None` if none has run.
+    pub last_sync: Option<LastSync>,
     /// Number of data sectors per member that the running or last sync has covered, and the total
     /// that it has to cover; `None` if no sync has run.
     pub sync_completed: Option<(Sectors, Sectors)>,

@@ -118,7 +118,8 @@ impl Volume {
                 }
                 Ok(Some(Until::Stopped))
             }
-            Verb::SyncAction(action) => self.sync_action(*action),
+            Verb::SyncAction(action) => self.sync_action(*action, Sectors::ZERO),
+            Verb::SyncFrom { action, from } => self.sync_from(*action, *from),
         };
         match until {
             Ok(None) => Some(Ok(())),

@@ -23,7 +23,7 @@ mod sync;
 use std::collections::VecDeque;
 
 use smallvec::SmallVec;
-use weft_units::{ByteRange, Bytes, ClientId, Span, Time, VolumeId};
+use weft_units::{ByteRange, Bytes, ClientId, Sectors, Span, Time, VolumeId};
 
 use self::clients::Clients;
 use self::command::{Waiting, WhenQuiet};
@@ -41,7 +41,7 @@ use crate::config::VolumeConfig;
 use crate::contract::error::ReplyError;
 use crate::contract::frame::{Frame, frames_needed};
 use crate::contract::input::{ClientRequest, Fault, RequestOp, SyncAction, Value};
-use crate::contract::snapshot::VolumeSnapshot;
+use crate::contract::snapshot::{LastSync, VolumeSnapshot};
 use crate::contract::token::RequestId;
 use crate::contract::turn::Congestion;
 use crate::knobs::{Knob, Knobs, PoolKnobs, WAITS_WITHOUT_BOUND};
@@ -75,8 +75,11 @@ pub(crate) struct Volume {
     sync: Option<Resync>,
     /// The last sync that ended, for the status report.
     last_sync: Option<Resync>,
-    /// Sync action that an administrator asked for, until it runs.
-    wanted_sync: Option<SyncAction>,
+    /// Number of syncs that were started.
+    syncs: u64,
+    /// Sync action that an administrator asked for, and the sector at which it begins, until it
+    /// runs.
+    wanted_sync: Option<(SyncAction, Sectors)>,
     frozen: bool,
     /// Whether a recovery failed, so that none is started until the members change.
     recovery_disabled: bool,
@@ -123,6 +126,7 @@ impl Volume {
             held: VecDeque::new(),
             sync: None,
             last_sync: None,
+            syncs: 0,
             wanted_sync: None,
             frozen,
             recovery_disabled: false,
@@ -558,6 +562,7 @@ impl Volume {
                 None if self.frozen => SyncAction::Frozen,
                 None => SyncAction::Idle,
             },
+            last_sync: sync.map(|it| LastSync { number: self.syncs, action: it.action }),
             sync_completed: sync.map(|sync| (sync.completed(), sync.total())),
             sync_stripes: sync.map_or(0, |sync| sync.units),
             sync_speed: self.sync.as_ref().and_then(|sync| sync.pace.speed()),

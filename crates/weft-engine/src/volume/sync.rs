@@ -104,7 +104,7 @@ impl Volume {
             self.array.bind_replacements();
         }
         let Some((action, from)) = self.next_sync(out.now) else { return };
-        if self.wanted_sync == Some(action) {
+        if self.wanted_sync.is_some_and(|(wanted, _)| wanted == action) {
             self.wanted_sync = None;
         }
         let lease = changes_parity(action).then(|| self.array.lease_for_sync());
@@ -114,6 +114,7 @@ impl Volume {
             _ => {}
         }
         self.sync_failed_full = false;
+        self.syncs += 1;
         out.notice(Notice::SyncStarted { volume: self.id, action });
         let pass = self.raid.resync_pass(action, ArrayView::of(&self.array), &self.knobs);
         let pace = Pace::new(&self.knobs, out.now);
@@ -145,7 +146,7 @@ impl Volume {
             return Some((SyncAction::Resync, from));
         }
         let wanted = self.wanted_sync.filter(|_| !self.array.is_resizing());
-        recovery.or(wanted.map(|action| (action, Sectors::ZERO)))
+        recovery.or(wanted)
     }
 
     /// Whether a sync will start in the next turn.
@@ -190,7 +191,13 @@ impl Volume {
         self.has_deferred() || self.full_since.is_some_and(|since| now < since + FULL_RETRY)
     }
 
-    pub(super) fn sync_action(&mut self, action: SyncAction) -> Result<Option<Until>, ReplyError> {
+    /// Starts a sync that an administrator asked for, and that begins at `from`; or stops the
+    /// running one.
+    pub(super) fn sync_action(
+        &mut self,
+        action: SyncAction,
+        from: Sectors,
+    ) -> Result<Option<Until>, ReplyError> {
         match action {
             SyncAction::Frozen | SyncAction::Idle => {
                 self.frozen = action == SyncAction::Frozen;
@@ -227,12 +234,34 @@ impl Volume {
             ));
         }
         self.frozen = false;
-        self.wanted_sync = Some(match action {
+        let action = match action {
             // A requested resync of an array that needs none is a repair.
             SyncAction::Resync => SyncAction::Repair,
             action => action,
-        });
+        };
+        self.wanted_sync = Some((action, from));
         Ok(None)
+    }
+
+    /// Starts a check, repair or correction that begins at `from`.
+    pub(super) fn sync_from(
+        &mut self,
+        action: SyncAction,
+        from: Sectors,
+    ) -> Result<Option<Until>, ReplyError> {
+        if !matches!(action, SyncAction::Check | SyncAction::Correct | SyncAction::Repair) {
+            return Err(ReplyError::Invalid(
+                "from: only check, repair and correct begin where they are told to",
+            ));
+        }
+        // Without redundancy there is no pass, and a better reason to refuse.
+        if self.array.membership.has_redundancy() {
+            let pass = self.raid.resync_pass(action, ArrayView::of(&self.array), &self.knobs);
+            if from >= pass.size {
+                return Err(ReplyError::OutOfRange);
+            }
+        }
+        self.sync_action(action, from)
     }
 }
 

@@ -6,7 +6,7 @@ use rustix::rand::{GetRandomFlags, getrandom};
 use weft_engine::assemble::Candidate;
 use weft_engine::knobs::{Knob, KnobError, Knobs, TABLE};
 use weft_engine::{
-    BitmapSnapshot, Former, MemberSnapshot, Mismatch, Mismatches, Replace, ReplyError,
+    BitmapSnapshot, Former, LastSync, MemberSnapshot, Mismatch, Mismatches, Replace, ReplyError,
     ReshapeSnapshot, SyncAction, Verb, VolumeSnapshot, WriteBackSnapshot,
 };
 use weft_ondisk::{NewBitmap, Uuid};
@@ -16,8 +16,8 @@ use weft_units::{Bytes, FRAME_BYTES, MemberIndex, Sectors, VolumeId};
 
 use super::Step;
 use crate::control::{
-    BitmapStatus, FailureKind, GrowSize, MismatchStatus, MismatchesStatus, QueueKnobs,
-    ReshapeStatus, Response, WriteBackStatus, WrongMember,
+    BitmapStatus, FailureKind, GrowSize, LastSyncStatus, MismatchStatus, MismatchesStatus,
+    QueueKnobs, ReshapeStatus, Response, WriteBackStatus, WrongMember,
 };
 
 /// Converts a step to a command for the engine. Returns the engine's verb, and the step that waits
@@ -67,7 +67,11 @@ pub(super) fn start(cx: &mut Context<'_, '_>, step: Step) -> Result<(Verb, Step)
             let members = members.collect::<Result<_, _>>()?;
             Ok((Verb::SetQueues { members, knob }, Step::Waiting))
         }
-        Step::Sync(action) => Ok((Verb::SyncAction(action), Step::Sync(action))),
+        Step::Sync(action, from) => {
+            let all = Verb::SyncAction(action);
+            let verb = from.map_or(all, |from| Verb::SyncFrom { action, from });
+            Ok((verb, Step::Sync(action, from)))
+        }
         Step::Adding(_) | Step::Removing(_) | Step::SetBitmap | Step::Stop(_) | Step::Waiting => {
             Err(refusal(FailureKind::Failed, "internal: not a first step"))
         }
@@ -288,6 +292,23 @@ pub(super) fn what_runs(cx: &mut Context<'_, '_>, volume: VolumeId) -> Option<St
     Some(format!("busy: a {what} is running; {way_out}"))
 }
 
+/// Text for the refusal of a check or repair that would begin beyond its end.
+pub(super) fn beyond_the_end(
+    cx: &mut Context<'_, '_>,
+    volume: VolumeId,
+    from: Sectors,
+) -> Option<String> {
+    let snapshot = cx.driver.snapshot()?;
+    let volume = snapshot.volumes.get(volume.index())?;
+    let layout = volume.layout?;
+    let (end, of) = match layout.level.syncs_array() {
+        true => (volume.size, "the array"),
+        false => (layout.member_size, "each member"),
+    };
+    let (from, end) = (from.0, end.sectors_floor().0);
+    Some(format!("from: found sector {from}, expected less than {end}, the data sectors of {of}"))
+}
+
 /// Creates the answer to a command that was not carried out. It is boxed because it is the rare
 /// case.
 pub(super) fn refusal(kind: FailureKind, text: impl Into<String>) -> Box<Response> {
@@ -342,6 +363,10 @@ pub(super) fn write_back_of(cache: &WriteBackSnapshot, place: usize) -> WriteBac
         written: volume.written_pages * FRAME_BYTES,
         error: volume.failing.as_ref().map(ToString::to_string),
     }
+}
+
+pub(super) fn last_sync_of(sync: LastSync) -> LastSyncStatus {
+    LastSyncStatus { number: sync.number, action: sync_word(sync.action).to_owned() }
 }
 
 pub(super) fn reshape_of(reshape: &ReshapeSnapshot) -> ReshapeStatus {

@@ -29,7 +29,7 @@ use weft_engine::{
 use weft_runtime::serve::clients::{CLIENTS_MAX, client_of};
 use weft_runtime::serve::driver::Event;
 use weft_runtime::serve::reactor::{Context, Ending, Exit, Port};
-use weft_units::{Bytes, MemberIndex, SECTOR_BYTES, Time, VolumeId};
+use weft_units::{Bytes, MemberIndex, SECTOR_BYTES, Sectors, Time, VolumeId};
 
 use crate::control::{
     Command, ControlRequest, FailureKind, Response, Status, VERSION, VolumeStatus,
@@ -38,8 +38,8 @@ use crate::shared::Shared;
 use crate::socket::Listener;
 use administrator::Administrator;
 use commands::{
-    bitmap_of, get, is_allowed, kind_of, layout_named, mismatches_of, refusal, reshape_of,
-    sectors_of, start, sync_action, sync_word, what_runs, write_back_of,
+    beyond_the_end, bitmap_of, get, is_allowed, kind_of, last_sync_of, layout_named, mismatches_of,
+    refusal, reshape_of, sectors_of, start, sync_action, sync_word, what_runs, write_back_of,
 };
 use members::status_of;
 use shares::shares_of;
@@ -79,7 +79,7 @@ enum Step {
     Stop(Ending),
     /// The engine is changing the sync action. If it answers that it is busy, the response names
     /// the running sync.
-    Sync(SyncAction),
+    Sync(SyncAction, Option<Sectors>),
     /// The engine is carrying out a step; its answer completes the step.
     Waiting,
 }
@@ -242,7 +242,9 @@ impl ControlPort {
             Command::Stop { discard } => {
                 vec![Step::Stop(if discard { Ending::GiveUp } else { Ending::Write })]
             }
-            Command::SyncAction { action } => vec![Step::Sync(sync_action(&action)?)],
+            Command::SyncAction { action, from } => {
+                vec![Step::Sync(sync_action(&action)?, from.map(Sectors))]
+            }
         };
         Ok((volume, steps))
     }
@@ -306,8 +308,11 @@ impl ControlPort {
             Ok(()) => self.advance(cx, administrator),
             Err(error) => {
                 let text = match (&work.now, &error) {
-                    (Step::Sync(_) | Step::SetBitmap, ReplyError::Busy(_)) => {
+                    (Step::Sync(..) | Step::SetBitmap, ReplyError::Busy(_)) => {
                         what_runs(cx, work.volume)
+                    }
+                    (Step::Sync(_, Some(from)), ReplyError::OutOfRange) => {
+                        beyond_the_end(cx, work.volume, *from)
                     }
                     _ => None,
                 };
@@ -356,6 +361,7 @@ impl ControlPort {
                 updated_secs: volume.updated_secs,
                 bitmap: volume.bitmap.as_ref().map(bitmap_of),
                 sync_action: sync_word(volume.sync_action).to_owned(),
+                last_sync: volume.last_sync.map(last_sync_of),
                 sync_completed: volume.sync_completed.map(|(done, all)| (done.0, all.0)),
                 sync_stripes: volume.sync_stripes,
                 sync_speed: volume.sync_speed.map(|speed| speed.0),

@@ -169,7 +169,7 @@ impl Used {
         what: &str,
     ) -> Result<((), Measured), Failure> {
         let before = self.volume()?;
-        let report = sync_action::perform(&mut self.target, action)?;
+        let report = sync_action::perform(&mut self.target, action, None)?;
         let after = self.volume()?;
         ensure(report.stripes == stripes, || {
             format!("{action} passed {} stripes of {stripes}", report.stripes)

@@ -132,9 +132,9 @@ impl TopAction {
     /// Command for the server.
     pub(super) fn command(&self) -> Command {
         match &self.kind {
-            ActionKind::Check => Command::SyncAction { action: "check".into() },
+            ActionKind::Check => Command::sync_action("check"),
             ActionKind::Fail { index, .. } => Command::Fail { members: vec![index.to_string()] },
-            ActionKind::Idle => Command::SyncAction { action: "idle".into() },
+            ActionKind::Idle => Command::sync_action("idle"),
         }
     }
 }

@@ -58,6 +58,56 @@ fn a_check_counts_what_differs_and_a_repair_mends_it() {
 }
 
 #[test]
+fn a_check_from_a_position_leaves_out_what_is_before() {
+    let mut machine = Machine::new(array(Level::Raid1, None, 3));
+    for (member, sector) in [(1, 5), (2, 1000), (1, SIZE - 1)] {
+        machine.members[member][sector as usize] = 9;
+    }
+    // Sectors 896 to 1023 are one unit.
+    for (from, counted, first) in [(0, 3, 0), (127, 3, 0), (128, 2, 128), (1001, 2, 896)] {
+        machine.log.clear();
+        let verb = Verb::SyncFrom { action: SyncAction::Check, from: Sectors(from) };
+        machine.command(verb);
+        let volume = machine.volume();
+        assert_eq!(volume.mismatch_cnt, counted * 128, "from {from}");
+        assert_eq!(volume.sync_completed, Some((Sectors(SIZE), Sectors(SIZE))), "from {from}");
+        assert_eq!(volume.sync_stripes, (SIZE - first) / 128, "from {from}");
+        let read = machine.log.iter().map(|(_, start, ..)| *start).min();
+        assert_eq!(read, Some(first), "from {from}");
+    }
+    let from = Sectors(1024);
+    machine.command(Verb::SyncFrom { action: SyncAction::Repair, from });
+    assert_eq!(machine.written(), BTreeMap::from([(1, 128)]), "the copy that differs in one unit");
+    machine.command(Verb::SyncAction(SyncAction::Check));
+    assert_eq!(machine.volume().mismatch_cnt, 2 * 128, "those before are left");
+}
+
+#[test]
+fn a_position_is_refused_beyond_the_end_and_where_nothing_is_compared() {
+    // A check of RAID 10 counts sectors of the array: two members' worth on four.
+    for (level, size) in [(Level::Raid1, SIZE), (Level::Raid10, 2 * SIZE)] {
+        let members = if level == Level::Raid1 { 2 } else { 4 };
+        let mut machine = Machine::new(array(level, None, members));
+        for (action, from, is_taken) in [
+            (SyncAction::Check, size - 1, true),
+            (SyncAction::Check, size, false),
+            (SyncAction::Repair, u64::MAX, false),
+            (SyncAction::Resync, 0, false),
+            (SyncAction::Recover, 0, false),
+            (SyncAction::Idle, 0, false),
+        ] {
+            machine.command(Verb::SyncFrom { action, from: Sectors(from) });
+            let answer = &machine.replies[&machine.tag];
+            assert_eq!(answer.is_ok(), is_taken, "{level} {action:?} {from}: {answer:?}");
+            if matches!(action, SyncAction::Check | SyncAction::Repair) {
+                assert!(is_taken || *answer == Err(ReplyError::OutOfRange), "{answer:?}");
+            }
+        }
+        assert_eq!(machine.volume().sync_stripes, 1, "the last unit was checked");
+    }
+}
+
+#[test]
 fn statement_44_a_repair_of_raid10_rewrites_the_copy_of_the_higher_slot() {
     let mut machine = Machine::new(array(Level::Raid10, None, 4));
     machine.members[2][300] = 9;
