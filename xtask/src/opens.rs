@@ -15,6 +15,10 @@ const ALLOWED: &[(&str, &str)] = &[
     ("weft-cli/src/command/daemon/file.rs", "weft.toml; anything but a file is refused"),
     ("weft-cli/src/command/daemon/members.rs", "/proc"),
     ("weft-cli/src/command/daemon/mod.rs", "the lock beside the control sockets"),
+    (
+        "weft-cli/src/command/daemon/record.rs",
+        "records of checks, in a folder of their own; anything but a file is refused",
+    ),
     ("weft-cli/src/command/daemon/server.rs", "/proc"),
     ("weft-cli/src/command/demo/mod.rs", "a file that demo has made, to damage it"),
     ("weft-cli/src/command/doctor/machine.rs", "/proc"),

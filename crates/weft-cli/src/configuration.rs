@@ -1,4 +1,5 @@
-//! Folder for configuration: where keys of TLS and the file of volumes are, if none is named.
+//! Folders of this user: that of configuration, where keys of TLS and the file of volumes are if
+//! none is named, and that of state.
 
 use std::path::PathBuf;
 
@@ -29,9 +30,26 @@ fn folder(what: &str) -> Result<PathBuf, Failure> {
     if rustix::process::geteuid().is_root() {
         return Ok("/etc".into());
     }
-    let folder =
-        |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|it| it.is_absolute());
-    folder("XDG_CONFIG_HOME")
-        .or_else(|| folder("HOME").map(|home| home.join(".config")))
+    named("XDG_CONFIG_HOME")
+        .or_else(|| named("HOME").map(|home| home.join(".config")))
         .ok_or_else(|| Failure::usage(format!("HOME is not set: name {what}")))
+}
+
+/// The folder for state that lasts: `$STATE_DIRECTORY`, which systemd sets, else `/var/lib/weft`
+/// for root, `$XDG_STATE_HOME/weft` or `~/.local/state/weft`, as systemd's `%S`. `None` if no
+/// variable tells it.
+pub(crate) fn state() -> Option<PathBuf> {
+    if let Some(folder) = named("STATE_DIRECTORY") {
+        return Some(folder);
+    }
+    if rustix::process::geteuid().is_root() {
+        return Some("/var/lib/weft".into());
+    }
+    let home = || named("HOME").map(|home| home.join(".local/state"));
+    named("XDG_STATE_HOME").or_else(home).map(|folder| folder.join("weft"))
+}
+
+/// The folder that a variable of the environment names by an absolute path.
+fn named(variable: &str) -> Option<PathBuf> {
+    std::env::var_os(variable).map(PathBuf::from).filter(|it| it.is_absolute())
 }

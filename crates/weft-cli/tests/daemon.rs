@@ -4,6 +4,7 @@
 mod common;
 
 use std::io::{BufRead, BufReader};
+use std::os::unix::fs::FileExt;
 use std::os::unix::net::UnixDatagram;
 use std::path::Path;
 use std::process::{Child, Stdio};
@@ -25,7 +26,10 @@ struct Daemon {
 
 impl Daemon {
     fn start(dir: TempDir) -> Self {
-        Self::of(command(dir.path(), &["daemon", "--config", "weft.toml"]), dir)
+        let mut command = command(dir.path(), &["daemon", "--config", "weft.toml"]);
+        // Records of checks are of this daemon alone.
+        command.env("STATE_DIRECTORY", dir.path().join("state"));
+        Self::of(command, dir)
     }
 
     fn of(mut command: std::process::Command, dir: TempDir) -> Self {
@@ -97,6 +101,45 @@ impl Daemon {
 
     fn is_served(&self, name: &str) -> bool {
         self.server(name).is_some()
+    }
+
+    /// Number of times that the log has a text.
+    fn count(&self, text: &str) -> usize {
+        self.log().matches(text).count()
+    }
+
+    /// Kills the daemon, and the server of a volume if one is named. Returns the folder.
+    fn kill(mut self, server: Option<&str>) -> TempDir {
+        let server = server.map(|name| self.server(name).unwrap());
+        self.signal(Signal::KILL);
+        self.child.wait().unwrap();
+        if let Some(server) = server {
+            kill_process(server, Signal::KILL).unwrap();
+            // The socket stays, and nothing answers there.
+            self.until("the server is gone", || !self.is_served("one"));
+        }
+        std::mem::replace(&mut self.dir, tempdir().unwrap())
+    }
+
+    /// State of a volume in `weft status`.
+    fn status(&self, name: &str) -> serde_json::Value {
+        let output = common::weft(self.path(), &["status", name, "--json"]);
+        let status: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        status["servers"][0]["volumes"][0].clone()
+    }
+
+    /// Record of the only check; null before there is one.
+    fn record(&self) -> serde_json::Value {
+        let files = std::fs::read_dir(self.path().join("state")).into_iter().flatten().flatten();
+        let mut files = files.filter(|it| it.path().extension().is_some_and(|it| it == "json"));
+        files.next().map_or(serde_json::Value::Null, |file| {
+            serde_json::from_slice(&std::fs::read(file.path()).unwrap()).unwrap()
+        })
+    }
+
+    /// Sector up to which the only check has come, by its record.
+    fn position(&self) -> u64 {
+        self.record()["pass"]["position"].as_u64().unwrap_or(0)
     }
 
     /// Ends the daemon. Returns its exit status.
@@ -396,17 +439,25 @@ fn one_volume_is_served_in_place_with_options_for_one_start() {
 
 #[test]
 fn a_check_prints_commands_that_work_and_starts_nothing() {
-    let dir = with(&format!("{ONE}write-back = '4M'\nclient = {{ one = 'weight:200' }}\n{TWO}"));
+    let check = "check = 'monthly'\ncheck-for = '6h'\n";
+    let one = format!("{ONE}write-back = '4M'\nclient = {{ one = 'weight:200' }}\n");
+    let dir = with(&format!("{check}{one}check = 'never'\n{TWO}"));
     let path = dir.path();
     let before = common::contents(path);
     let words = ["daemon", "--config", "weft.toml", "--check"];
     let text = exits(path, 0, &words).out;
     let expected = "weft serve --name=one --client=one=weight:200 --write-back=4M -- one.?\n\
-                    weft serve --name=two --array=two -- *.b two.a two.c\n";
+                    weft serve --name=two --array=two -- *.b two.a two.c  \
+                    # checked every 30d, for 6h a day\n";
     assert_eq!(text, expected);
     let told = json(path, &[&words[..], &["--json"]].concat());
     assert_eq!(told["volumes"][1]["command"], "weft serve --name=two --array=two --");
     assert_eq!(told["volumes"][1]["members"], serde_json::json!(["*.b", "two.a", "two.c"]));
+    let check = serde_json::json!({"every_s": 30 * 86_400, "for_s": 6 * 3600});
+    assert_eq!(
+        (&told["volumes"][0]["check"], &told["volumes"][1]["check"]),
+        (&None::<u8>.into(), &check)
+    );
     assert!(common::contents(path) == before);
     for line in text.lines() {
         let mut shell = std::process::Command::new("sh");
@@ -451,6 +502,125 @@ fn lines_of_an_mdadm_conf_are_volumes() {
     std::fs::write(path.join("mdadm.conf"), format!("{text}ARRAY md2 UUID={uuid}\n")).unwrap();
     let text = exits(path, 2, &words).err;
     assert!(text.contains("mdadm.conf: found two ARRAY lines called md2"), "{text}");
+}
+
+#[test]
+fn volumes_are_checked_again_and_again_and_a_wrong_strip_is_found() {
+    let dir = with(&format!("check = '2s'\n{ONE}{TWO}"));
+    // Full stripe 0 of left-symmetric on three members has its parity on slot 2.
+    let file = std::fs::File::options().write(true).open(dir.path().join("one.c")).unwrap();
+    file.write_all_at(&[0xa5], (1 << 20) + 5000).unwrap();
+    file.sync_all().unwrap();
+    let daemon = Daemon::start(dir);
+    daemon.ready(2);
+    let wrong = "one: check: has ended: mismatch_cnt 8 sectors; weft repair makes them agree";
+    daemon.until("one is checked twice", || daemon.count(wrong) > 1);
+    let right = "two: check: has ended: nothing disagrees";
+    daemon.until("two is checked twice", || daemon.count(right) > 1);
+    assert_eq!(daemon.count("two: check: has ended: mismatch"), 0, "{}", daemon.log());
+    daemon.until("one is repaired", || {
+        common::weft(daemon.path(), &["repair", "one"]).status.success()
+    });
+    daemon.until("one is right", || daemon.log().contains("one: check: has ended: nothing"));
+
+    // Checks of a volume end with their key in the file, and the server serves on.
+    let servers = (daemon.server("one"), daemon.server("two"));
+    daemon.reload(&format!("check = '2s'\n{ONE}check = 'never'\n{TWO}"));
+    std::thread::sleep(Duration::from_secs(1));
+    let (before, of_two) = (daemon.count("one: check: begins"), daemon.count(right));
+    daemon.until("two is checked on", || daemon.count(right) > of_two + 1);
+    assert_eq!(daemon.count("one: check: begins"), before, "{}", daemon.log());
+    assert_eq!((daemon.server("one"), daemon.server("two")), servers);
+    assert_eq!(daemon.count("has other settings"), 0, "{}", daemon.log());
+}
+
+#[test]
+fn a_check_outlives_daemon_and_server() {
+    let dir = with(&format!("{ONE}check = '2s'\nset.sync_speed_max = 500\n"));
+    let daemon = Daemon::start(dir);
+    daemon.ready(1);
+    daemon.until("the check has got on", || daemon.position() >= 1024);
+
+    // The server of a daemon that is killed goes on, and so does its check.
+    let before = daemon.position();
+    let daemon = Daemon::start(daemon.kill(None));
+    daemon.ready(1);
+    daemon.until("the check goes on", || daemon.position() > before);
+    assert_eq!(daemon.count("check: "), 0, "{}", daemon.log());
+
+    // If the server is killed too, the next one begins where the check was.
+    let dir = daemon.kill(Some("one"));
+    let daemon = Daemon::start(dir);
+    let before = daemon.position();
+    assert!((1024..14_336).contains(&before), "{before}");
+    daemon.ready(1);
+    daemon.until("the check goes on", || daemon.log().contains("one: check: goes on at "));
+    daemon.until("it gets on", || daemon.position() > before);
+    let status = daemon.status("one");
+    let (done, units) = (status["sync_completed"][0].as_u64(), status["sync_stripes"].as_u64());
+    assert!(units.unwrap() * 8 < done.unwrap() && done.unwrap() > before, "{status}");
+    assert_eq!(daemon.count("check: begins"), 0, "{}", daemon.log());
+
+    // Without its record it begins anew.
+    let dir = daemon.kill(Some("one"));
+    std::fs::remove_dir_all(dir.path().join("state")).unwrap();
+    let daemon = Daemon::start(dir);
+    daemon.ready(1);
+    daemon.until("it begins", || daemon.log().contains("one: check: begins"));
+    assert_eq!(daemon.count("goes on"), 0, "{}", daemon.log());
+    assert!(daemon.position() < before);
+
+    // A damaged record is told of, and counts as none.
+    let dir = daemon.kill(Some("one"));
+    for file in std::fs::read_dir(dir.path().join("state")).unwrap() {
+        std::fs::write(file.unwrap().path(), "{").unwrap();
+    }
+    let daemon = Daemon::start(dir);
+    daemon.ready(1);
+    daemon.until("it begins", || daemon.log().contains("one: check: begins"));
+    assert!(daemon.log().contains("EOF while parsing"), "{}", daemon.log());
+    exits(daemon.path(), 0, &["set", "one", "sync_speed_max=1000000"]);
+    daemon.until("it ends", || daemon.log().contains("one: check: has ended: nothing"));
+    assert!(daemon.record()["last"]["at"].as_u64().is_some(), "{}", daemon.record());
+}
+
+#[test]
+fn a_check_that_is_stopped_by_hand_stays_stopped_until_the_next_is_due() {
+    let daemon = Daemon::start(with(&format!("{ONE}check = '8s'\nset.sync_speed_max = 500\n")));
+    daemon.ready(1);
+    daemon.until("the check runs", || daemon.status("one")["sync_action"] == "check");
+    let begun = Instant::now();
+    exits(daemon.path(), 0, &["idle", "one"]);
+    daemon.until("it is told", || daemon.log().contains("one: check: was stopped at "));
+    while begun.elapsed() < Duration::from_secs(5) {
+        assert_eq!(daemon.status("one")["sync_action"], "idle", "{}", daemon.log());
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    daemon.until("it is due", || daemon.status("one")["sync_action"] == "check");
+    assert!(begun.elapsed() > Duration::from_secs(6), "{:?}", begun.elapsed());
+}
+
+#[test]
+fn no_check_starts_where_it_must_not() {
+    let daemon = Daemon::start(with(&format!("{ONE}read-only = true\ncheck = '1s'\n")));
+    daemon.ready(1);
+    let waits = "one: check: is due, and waits: it is read-only";
+    daemon.until("it waits", || daemon.log().contains(waits));
+    daemon.reload(&format!("{ONE}read-only = true\ncheck = '1s'\n{TWO}"));
+    daemon.ready(1);
+    exits(daemon.path(), 0, &["fail", "two", "two.a"]);
+    daemon.reload(&format!("{ONE}read-only = true\ncheck = '1s'\n{TWO}check = '1s'\n"));
+    let waits = "two: check: is due, and waits: it is degraded";
+    daemon.until("it waits", || daemon.log().contains(waits));
+    std::thread::sleep(Duration::from_secs(2));
+    assert_eq!(daemon.count(" and waits: "), 2, "told once: {}", daemon.log());
+    assert_eq!(daemon.count("begins"), 0, "{}", daemon.log());
+    for name in ["one", "two"] {
+        assert_eq!(daemon.status(name)["sync_stripes"], 0);
+    }
+    exits(daemon.path(), 0, &["remove", "two", "two.a"]);
+    exits(daemon.path(), 0, &["add", "two", "two.a"]);
+    daemon.until("it is checked", || daemon.log().contains("two: check: has ended: nothing"));
 }
 
 #[test]
@@ -516,4 +686,42 @@ fn wrong_files_are_told_by_file_and_key() {
     }
     let text = exits(path, 2, &["daemon", "--config", "weft.toml"]).err;
     assert!(text.contains("weft.d/2.toml: volume.a is in weft.d/1.toml too"), "{text}");
+}
+
+#[test]
+fn wrong_times_of_checks_are_told_by_file_and_key() {
+    let dir = tempdir().unwrap();
+    let path = dir.path();
+    let told = |text: &str| {
+        std::fs::write(path.join("weft.toml"), text).unwrap();
+        exits(path, 2, &["daemon", "--config", "weft.toml", "--check"]).err
+    };
+    let members = "members = ['a', 'b']";
+    for (text, expected) in [
+        (
+            &format!("[volume.a]\n{members}\ncheck = 'often'"),
+            "weft.toml: volume.a: check: found \"often\", expected never, daily, weekly, monthly, or",
+        ),
+        (&format!("[volume.a]\n{members}\ncheck = 30"), "volume.a: check: found \"30\", expected"),
+        (&format!("[volume.a]\n{members}\ncheck = true"), "check: found true or false, expected a"),
+        (
+            &format!("[volume.a]\n{members}\ncheck = '1d'\ncheck-for = '1d'"),
+            "volume.a: check-for: found \"1d\", expected a time of less than a day",
+        ),
+        (
+            &format!("[volume.a]\n{members}\ncheck-for = '1h'"),
+            "volume.a: check-for: found no check, expected one, as check = \"monthly\"",
+        ),
+        (&format!("check = 'x'\n[volume.a]\n{members}"), "weft.toml: check: found \"x\", expected"),
+        (&format!("[volume.a]\n{members}\nchek = '1d'"), "is no option of weft serve (check?)"),
+    ] {
+        let text = told(text);
+        assert!(text.contains(expected), "found {text:?}, expected {expected:?}");
+    }
+    std::fs::create_dir(path.join("weft.d")).unwrap();
+    for name in ["1.toml", "2.toml"] {
+        std::fs::write(path.join("weft.d").join(name), "check = '1d'").unwrap();
+    }
+    let text = told(&format!("[volume.a]\n{members}"));
+    assert!(text.contains("weft.d/2.toml: check is in weft.d/1.toml too"), "{text}");
 }

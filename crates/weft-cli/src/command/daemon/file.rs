@@ -4,6 +4,9 @@
 //! checks their values, so that the file has no language of its own; `members` are the arguments.
 //! Tables of `FILE.d` beside the file (`weft.d/*.toml`) count as if they stood in it. Instead of a
 //! `weft.toml`, an `mdadm.conf` can be given: each of its `ARRAY` lines is a volume.
+//!
+//! `check` and `check-for` are the daemon's own: when a volume is checked. Outside of tables they
+//! count for all volumes without them.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -19,6 +22,7 @@ use weft_terminal::outcome::Failure;
 use weft_terminal::terminal::{complain, label};
 
 use super::members::is_pattern;
+use super::schedule::{Schedule, interval, part_of_day};
 use crate::assembly::Selection;
 use crate::knobs::set_live;
 use crate::mdadm_conf::Config;
@@ -37,6 +41,17 @@ pub(super) struct Entry {
     /// Assembly options that tell the array's members from other devices; `None` if all members
     /// are of the array.
     pub(super) selection: Option<Options>,
+    /// Times at which the daemon checks the volume; `None` for never.
+    pub(super) check: Option<Schedule>,
+}
+
+/// Tables of one file.
+#[derive(Debug, Default)]
+struct Tables {
+    /// Tables of volumes, by name.
+    volumes: Table,
+    /// Keys outside of them, which count for all volumes.
+    common: Table,
 }
 
 impl Entry {
@@ -59,23 +74,27 @@ impl Entry {
 /// A file cannot be read, or its content is invalid; the message names file and key.
 pub(super) fn read(path: &Path, serve: &clap::Command) -> Result<Vec<Entry>, Failure> {
     let files = match path.extension().is_some_and(|extension| extension == "conf") {
-        true => vec![(path.to_owned(), arrays(path)?)],
+        true => {
+            let volumes = arrays(path)?;
+            vec![(path.to_owned(), Tables { volumes, ..Tables::default() })]
+        }
         false => {
             let paths = [path.to_owned()].into_iter().chain(beside(path)?);
-            let tables = paths.map(|path| volumes(&path).map(|volumes| (path, volumes)));
+            let tables = paths.map(|path| volumes(&path).map(|tables| (path, tables)));
             tables.collect::<Result<_, _>>()?
         }
     };
     let mut entries: BTreeMap<String, (Entry, &Path)> = BTreeMap::new();
-    if files.iter().all(|(_, volumes)| volumes.is_empty()) {
+    if files.iter().all(|(_, tables)| tables.volumes.is_empty()) {
         return Err(Failure::usage(format!(
             "{}: found no volume, expected tables [volume.NAME]",
             label(path)
         )));
     }
-    for (path, volumes) in &files {
-        for (name, value) in volumes {
-            let entry = entry(name, value, serve)
+    let common = common(&files)?;
+    for (path, tables) in &files {
+        for (name, value) in &tables.volumes {
+            let entry = entry(name, value, &common, serve)
                 .map_err(|why| Failure::usage(format!("{}: volume.{name}: {why}", label(path))))?;
             if let Some((_, other)) = entries.insert(name.clone(), (entry, path)) {
                 let (path, other) = (label(path), label(other));
@@ -155,8 +174,48 @@ fn beside(path: &Path) -> Result<Vec<PathBuf>, Failure> {
     Ok(paths)
 }
 
-/// Tables of volumes in one file, by name.
-fn volumes(path: &Path) -> Result<Table, Failure> {
+/// Keys outside of tables, of all files.
+///
+/// # Errors
+/// A value is wrong, or two files have the same key.
+fn common(files: &[(PathBuf, Tables)]) -> Result<Table, Failure> {
+    let mut all = Table::new();
+    let mut homes: BTreeMap<&str, &Path> = BTreeMap::new();
+    for (path, tables) in files {
+        for (key, value) in &tables.common {
+            let checked = match key.as_str() {
+                CHECK => text(value).and_then(|text| interval(&text).map(|_| ())),
+                _ => text(value).and_then(|text| part_of_day(&text).map(|_| ())),
+            };
+            checked.map_err(|why| Failure::usage(format!("{}: {key}: {why}", label(path))))?;
+            if let Some(other) = homes.insert(key, path) {
+                let (path, other) = (label(path), label(other));
+                return Err(Failure::usage(format!("{path}: {key} is in {other} too")));
+            }
+            all.insert(key.clone(), value.clone());
+        }
+    }
+    Ok(all)
+}
+
+/// Times of the checks of a volume, from its table and from the keys of all volumes.
+fn schedule(table: &Table, common: &Table) -> Result<Option<Schedule>, String> {
+    let value = |key: &str| table.get(key).or_else(|| common.get(key)).map(text).transpose();
+    let named = |key: &'static str| move |why: String| format!("{key}: {why}");
+    let every = value(CHECK).map_err(named(CHECK))?;
+    let every = every.as_deref().map(interval).transpose().map_err(named(CHECK))?;
+    let per_day = value(CHECK_FOR).map_err(named(CHECK_FOR))?;
+    let per_day = per_day.as_deref().map(part_of_day).transpose().map_err(named(CHECK_FOR))?;
+    if every.is_none() && table.contains_key(CHECK_FOR) {
+        return Err(format!(
+            "{CHECK_FOR}: found no {CHECK}, expected one, as {CHECK} = \"monthly\""
+        ));
+    }
+    Ok(every.flatten().map(|every| Schedule { every, per_day }))
+}
+
+/// Tables in one file.
+fn volumes(path: &Path) -> Result<Tables, Failure> {
     let failed = |error: std::io::Error| Failure::failed(format!("{}: {error}", label(path)));
     let facts = std::fs::metadata(path).map_err(failed)?;
     if !facts.is_file() || facts.len() > BYTES_MAX {
@@ -183,15 +242,15 @@ fn volumes(path: &Path) -> Result<Table, Failure> {
         Failure::usage(format!("{}:{line}: {}", label(path), error.message()))
     })?;
     let volumes = table.remove("volume");
-    if let Some(key) = table.keys().next() {
+    if let Some(key) = table.keys().find(|key| ![CHECK, CHECK_FOR].contains(&key.as_str())) {
         return Err(Failure::usage(format!(
-            "{}: found {key:?}, expected tables [volume.NAME] and nothing else",
+            "{}: found {key:?}, expected tables [volume.NAME], {CHECK} and {CHECK_FOR}",
             label(path)
         )));
     }
     match volumes {
-        None => Ok(Table::new()),
-        Some(Value::Table(volumes)) => Ok(volumes),
+        None => Ok(Tables { volumes: Table::new(), common: table }),
+        Some(Value::Table(volumes)) => Ok(Tables { volumes, common: table }),
         Some(other) => Err(Failure::usage(format!(
             "{}: volume: found {}, expected tables [volume.NAME]",
             label(path),
@@ -200,8 +259,14 @@ fn volumes(path: &Path) -> Result<Table, Failure> {
     }
 }
 
-/// Takes the table of a volume apart, and lets `serve` check the options.
-fn entry(name: &str, value: &Value, serve: &clap::Command) -> Result<Entry, String> {
+/// Takes the table of a volume apart, and lets `serve` check the options. `common` has the keys of
+/// all volumes.
+fn entry(
+    name: &str,
+    value: &Value,
+    common: &Table,
+    serve: &clap::Command,
+) -> Result<Entry, String> {
     if !is_name(name) {
         return Err(format!("expected a name of {NAME_RULE}"));
     }
@@ -209,7 +274,8 @@ fn entry(name: &str, value: &Value, serve: &clap::Command) -> Result<Entry, Stri
         return Err(format!("found {}, expected a table", kind(value)));
     };
     let (options, knobs, members) = (Vec::new(), BTreeMap::new(), Vec::new());
-    let mut entry = Entry { name: name.to_owned(), options, knobs, members, selection: None };
+    let (name, check) = (name.to_owned(), schedule(table, common)?);
+    let mut entry = Entry { name, options, knobs, members, selection: None, check };
     for (key, value) in table {
         let named = |why: String| format!("{key}: {why}");
         if let Some((_, why)) = REFUSED.iter().find(|(refused, _)| refused == key) {
@@ -219,6 +285,7 @@ fn entry(name: &str, value: &Value, serve: &clap::Command) -> Result<Entry, Stri
             "members" if is_strings(value) => entry.members = texts(value).map_err(named)?,
             "members" => return Err(named("expected a string or a list of strings".to_owned())),
             "set" => entry.knobs = live_knobs(value).map_err(named)?,
+            CHECK | CHECK_FOR => {}
             _ => {
                 let arg = option(key, serve).map_err(named)?;
                 entry.options.extend(words(key, value, arg).map_err(named)?);
@@ -250,7 +317,7 @@ fn option<'a>(key: &str, serve: &'a clap::Command) -> Result<&'a Arg, String> {
     if let Some((_, arg)) = all().find(|(name, _)| *name == key) {
         return Ok(arg);
     }
-    let names = all().map(|(name, _)| name).chain(["members"]);
+    let names = all().map(|(name, _)| name).chain(["members", CHECK, CHECK_FOR]);
     let near = nearest(key, names).map(|name| format!(" ({name}?)")).unwrap_or_default();
     Err(format!("is no option of weft serve{near}; weft serve --help lists them"))
 }
@@ -344,6 +411,10 @@ fn first_line(error: &clap::Error) -> String {
         .map_or(first.clone(), |tip| format!("{first}; {}", tip.trim_start_matches("tip: ")))
 }
 
+/// Keys for the times of checks.
+const CHECK: &str = "check";
+const CHECK_FOR: &str = "check-for";
+
 /// Options of `serve` that a file may not have, each with the reason.
 const REFUSED: [(&str, &str); 8] = [
     ("accept-lost-writes", "is for one start: weft daemon NAME -- --accept-lost-writes"),
@@ -375,7 +446,7 @@ mod tests {
                      listen = ['ublk:3', 'nbd://127.0.0.1:10809/one']\nwrite-back = '64M'\n\
                      set = { scheduler = 'bfq', stripe_cache_size = 512 }\nweight = 200\n\
                      [volume.two]\nuuid = '3aaa0122:29827cfa:5331ad66:ca767371'\n\
-                     client = { a = 'weight:5' }\n";
+                     client = { a = 'weight:5' }\ncheck = '30d'\ncheck-for = '6h'\n";
         let cli = crate::Cli::command();
         let serve = cli.find_subcommand("serve").unwrap();
         let dir = tempfile::tempdir().unwrap();

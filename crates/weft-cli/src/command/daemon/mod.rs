@@ -1,8 +1,11 @@
 //! `weft daemon`: serves all volumes of a file, each by a server of its own.
 
+mod checks;
 mod file;
 mod log;
 mod members;
+mod record;
+mod schedule;
 mod server;
 mod service;
 
@@ -25,6 +28,7 @@ use crate::configuration::default_volumes;
 use crate::target::directory_for_sockets;
 use file::Entry;
 use members::is_pattern;
+use schedule::{Schedule, exact};
 use server::Message;
 use service::Service;
 
@@ -33,7 +37,9 @@ use service::Service;
 /// The file has a table [volume.NAME] for each volume. The keys of a table are the long options of
 /// weft serve; the key members lists its arguments, and the key set its knobs. Without members, the
 /// keys uuid or array select an array, and its members are searched among all block devices. The
-/// files in the folder weft.d beside the file are read too. On SIGHUP the files are read again: new
+/// files in the folder weft.d beside the file are read too. The key check has a volume checked again
+/// and again (daily, weekly, monthly, 90d), and check-for limits that to a part of each day (6h);
+/// outside of tables both count for all volumes. On SIGHUP the files are read again: new
 /// volumes are started, removed volumes are stopped, and changed knobs are set. If a file is
 /// invalid, nothing is changed. On SIGTERM all servers finish their requests and end.
 ///
@@ -124,7 +130,13 @@ fn check(entries: &[Entry], json: bool) -> Outcome {
     });
     if json {
         let members = |it: &Entry| (!it.members.is_empty()).then(|| it.members.clone());
-        let volume = |(it, line): (&Entry, String)| json!({"name": it.name, "command": line, "members": members(it)});
+        let check =
+            |it: &Entry| it.check.map(|it| json!({"every_s": it.every, "for_s": it.per_day}));
+        let volume = |(it, line): (&Entry, String)| {
+            json!({
+                "name": it.name, "command": line, "members": members(it), "check": check(it),
+            })
+        };
         let volumes: Vec<_> = commands.map(volume).collect();
         print_json(&json!({"schema": "weft.daemon/1", "volumes": volumes}))?;
         return Ok(Exit::Done);
@@ -137,15 +149,28 @@ fn check(entries: &[Entry], json: bool) -> Outcome {
             false => quoted(member.as_ref()),
         };
         let members: Vec<String> = entry.members.iter().map(shown).collect();
-        let members = if members.is_empty() { SEARCHED.to_owned() } else { members.join(" ") };
-        writeln!(out, "{line} {members}")?;
+        let is_searched = members.is_empty().then(|| SEARCHED.to_owned());
+        let members = if members.is_empty() { "…".to_owned() } else { members.join(" ") };
+        let comments: Vec<String> = is_searched.into_iter().chain(checked(entry)).collect();
+        let comments = match comments.is_empty() {
+            true => String::new(),
+            false => format!("  # {}", comments.join("; ")),
+        };
+        writeln!(out, "{line} {members}{comments}")?;
     }
     out.flush()?;
     Ok(Exit::Done)
 }
 
-/// Members of a volume that are searched, in the output of `--check`.
-const SEARCHED: &str = "…  # members are found among all block devices";
+/// Remark about the checks of a volume, in the output of `--check`.
+fn checked(entry: &Entry) -> Option<String> {
+    let Schedule { every, per_day } = entry.check?;
+    let per_day = per_day.map(|per_day| format!(", for {} a day", exact(per_day)));
+    Some(format!("checked every {}{}", exact(every), per_day.unwrap_or_default()))
+}
+
+/// Remark about a volume with members that are searched, in the output of `--check`.
+const SEARCHED: &str = "members are found among all block devices";
 
 /// Turns signals into messages to the service, from now on.
 fn watch_signals(messages: &Sender<Message>) -> Result<(), Failure> {

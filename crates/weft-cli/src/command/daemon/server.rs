@@ -18,9 +18,12 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, geteuid, pidfd_open};
+use weft_export::control::Status;
+use weft_terminal::outcome::Failure;
 
 use super::file::Entry;
 use super::members;
+use super::schedule::Step;
 use crate::target::Target;
 
 /// News for the daemon.
@@ -48,6 +51,10 @@ pub(super) enum News {
     /// The server has answered a change of knobs, which are given for people, with the reason if it
     /// has refused.
     Tuned(String, Result<(), String>),
+    /// The server was asked for its state, to check the volume when that is due.
+    Looked(Result<Box<Status>, String>),
+    /// The server was asked to start or stop a check, and has answered.
+    Checked(Step, Result<(), Failure>),
     /// The server has ended in good order: it was told to.
     Stopped,
     /// The server has failed or was refused, or did not start; the reason is in its log. The text

@@ -22,6 +22,7 @@ use weft_engine::knobs::Knobs;
 use weft_export::control::Command;
 use weft_terminal::outcome::{Exit, Failure, Outcome};
 
+use super::checks::{Checks, Link};
 use super::file::{self, Entry};
 use super::log::Log;
 use super::members;
@@ -78,6 +79,7 @@ struct Volume {
     asked: Option<BTreeMap<String, String>>,
     /// Knobs that the server has refused.
     refused: Option<BTreeMap<String, String>>,
+    checks: Checks,
     then: Then,
 }
 
@@ -121,6 +123,7 @@ impl Volume {
             is_ending: false,
             asked: None,
             refused: None,
+            checks: Checks::default(),
             then: Then::Stay,
         }
     }
@@ -136,6 +139,11 @@ impl Volume {
 
     fn is_served(&self) -> bool {
         matches!(self.state, State::Serving { .. })
+    }
+
+    /// Whether there is a server that is asked for checks.
+    fn has_checks(&self) -> bool {
+        self.entry.check.is_some() && self.is_served() && !self.is_ending
     }
 
     /// Prints the lines of a server's start.
@@ -181,6 +189,7 @@ impl Service {
             let is_quiet = self.volumes.values().all(|it| it.is_served() || !it.has_server())
                 && !self.volumes.values().any(Volume::is_failed);
             let wait = if is_quiet { LONGEST_WAIT } else { LOOK_AGAIN };
+            let wait = self.until_check().map_or(wait, |until| until.min(wait));
             match self.messages.1.recv_timeout(wait) {
                 Ok(Message::Reload) if self.requests.is_empty() => self.reload(),
                 Ok(Message::Stop) => self.end(),
@@ -188,6 +197,7 @@ impl Service {
                 Ok(Message::Reload) | Err(_) => {}
             }
             self.look();
+            self.look_at_checks();
         }
         self.log.flush();
         if self.unclean.is_empty() {
@@ -281,6 +291,45 @@ impl Service {
         }
     }
 
+    /// Time until a volume is to be looked at because of its checks.
+    fn until_check(&self) -> Option<Duration> {
+        let now = Instant::now();
+        let waits = self.volumes.values().filter(|it| self.requests.is_empty() && it.has_checks());
+        waits.filter_map(|volume| volume.checks.wait(now)).min()
+    }
+
+    /// Looks at volumes with checks for which it is time.
+    fn look_at_checks(&mut self) {
+        if !self.requests.is_empty() {
+            return;
+        }
+        let now = Instant::now();
+        for volume in self.volumes.values_mut().filter(|it| it.has_checks()) {
+            if volume.checks.wait(now) == Some(Duration::ZERO) {
+                let Volume { entry, number, checks, .. } = volume;
+                let (messages, log) = (&self.messages.0, &self.log);
+                checks.look(&Link { name: &entry.name, number: *number, messages, log });
+            }
+        }
+    }
+
+    /// Hears the answer of a server that was asked because of its volume's checks.
+    fn hear_of_check(&mut self, name: &str, news: News) {
+        let Some(volume) = self.volumes.get_mut(name) else { return };
+        let is_quiet = self.requests.is_empty() && !volume.is_ending;
+        let Some(schedule) = volume.entry.check.filter(|_| is_quiet) else {
+            volume.checks.server_starts();
+            return;
+        };
+        let (messages, log) = (&self.messages.0, &self.log);
+        let link = Link { name, number: volume.number, messages, log };
+        match news {
+            News::Looked(status) => volume.checks.looked(&link, schedule, status),
+            News::Checked(step, answer) => volume.checks.checked(&link, schedule, step, answer),
+            _ => {}
+        }
+    }
+
     fn hear(&mut self, name: &str, number: u64, news: News) {
         let Some(volume) = self.volumes.get_mut(name) else { return };
         if volume.number != number {
@@ -330,6 +379,7 @@ impl Service {
                 }
                 tune(volume, &self.messages.0);
             }
+            news @ (News::Looked(_) | News::Checked(..)) => self.hear_of_check(name, news),
             News::Stopped => self.stopped(name),
             News::Failed(how) => self.failed(name, &how),
         }
@@ -437,8 +487,9 @@ impl Service {
                 begin(volume, &self.program, &self.messages.0, &mut self.starts);
                 continue;
             }
-            let knobs = volume.entry.knobs.clone();
-            if (Entry { knobs, ..volume.started.clone() }) != volume.entry {
+            volume.checks.settings_come();
+            let (knobs, check) = (volume.entry.knobs.clone(), volume.entry.check);
+            if (Entry { knobs, check, ..volume.started.clone() }) != volume.entry {
                 self.log.of(&volume.entry.name, NEW_SETTINGS);
             }
             tune(volume, &self.messages.0);
@@ -478,6 +529,7 @@ fn begin(volume: &mut Volume, program: &Path, messages: &Sender<Message>, starts
     volume.is_off = Arc::default();
     volume.lines.clear();
     (volume.is_ending, volume.asked, volume.refused) = (false, None, None);
+    volume.checks.server_starts();
     let start = Start {
         program: program.to_owned(),
         entry: volume.entry.clone(),

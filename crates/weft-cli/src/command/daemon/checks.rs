@@ -1,0 +1,308 @@
+//! Scheduled checks of one volume: looks at its server, and what is asked of it.
+//!
+//! A server that does not answer must hold up nothing: it is asked by a thread, and the answer
+//! comes as news.
+
+use std::sync::mpsc::Sender;
+use std::time::{Duration, Instant};
+
+use weft_export::control::{Command, Status, VolumeStatus};
+use weft_ondisk::Level;
+use weft_terminal::outcome::Failure;
+
+use super::log::Log;
+use super::record;
+use super::schedule::{CheckNews, Record, Schedule, Seen, Step, about};
+use super::server::{Message, News};
+use crate::configuration;
+use crate::target::Target;
+use crate::when::epoch_secs;
+
+/// Checks of a volume, as the daemon follows them.
+#[derive(Default)]
+pub(super) struct Checks {
+    /// UUID of the array and its record; `None` before the volume was looked at.
+    record: Option<(String, Record)>,
+    /// Record in the file.
+    saved: Option<Record>,
+    /// Time of the next look; `None` for the present.
+    look_at: Option<Instant>,
+    /// Whether the server was asked for something, and has not answered.
+    is_asked: bool,
+    /// News that are told once the server has answered.
+    pending: Option<CheckNews>,
+    /// Lines about checks that do not get on, which are told once until one does.
+    lines: Vec<String>,
+}
+
+/// A server, and where news of it and lines about it go.
+pub(super) struct Link<'a> {
+    pub(super) name: &'a str,
+    /// Number of the server's start.
+    pub(super) number: u64,
+    pub(super) messages: &'a Sender<Message>,
+    pub(super) log: &'a Log,
+}
+
+impl Checks {
+    /// Takes note that a server starts.
+    pub(super) fn server_starts(&mut self) {
+        (self.look_at, self.is_asked, self.pending) = (None, false, None);
+    }
+
+    /// Takes note that the file was read again: the volume is looked at soon.
+    pub(super) fn settings_come(&mut self) {
+        self.look_at = None;
+    }
+
+    /// Time until the next look; `None` while the server is asked.
+    pub(super) fn wait(&self, now: Instant) -> Option<Duration> {
+        let until = self.look_at.map_or(Duration::ZERO, |at| at.saturating_duration_since(now));
+        (!self.is_asked).then_some(until)
+    }
+
+    /// Asks the server for its state.
+    pub(super) fn look(&mut self, link: &Link<'_>) {
+        self.ask(link, |target| {
+            let status = target.and_then(|mut target| target.status());
+            News::Looked(status.map(Box::new).map_err(|error| error.message().to_owned()))
+        });
+    }
+
+    /// Takes the next step, by the state of the server.
+    pub(super) fn looked(
+        &mut self,
+        link: &Link<'_>,
+        schedule: Schedule,
+        status: Result<Box<Status>, String>,
+    ) {
+        self.is_asked = false;
+        self.look_at = Some(Instant::now() + LOOK_AGAIN);
+        let status = match status {
+            Ok(status) => status,
+            Err(why) => return self.tell_once(link, &format!("check: not known: {why}")),
+        };
+        let Some(volume) = status.volumes.first() else { return };
+        let level = volume.level.parse().ok().filter(|level: &Level| level.uses_size());
+        let (Some(array), Some(_)) = (&volume.array, level) else {
+            let why = format!("check: {} has neither parity nor copies to compare", volume.level);
+            return self.tell_once(link, &why);
+        };
+        let now = epoch_secs();
+        if self.record.as_ref().is_none_or(|(uuid, _)| *uuid != array.uuid) {
+            self.load(link, &array.uuid, now);
+        }
+        let Some((_, record)) = &mut self.record else { return };
+        let (step, told) = record.decide(schedule, &seen(status.pid, volume), now);
+        self.look_at = Some(Instant::now() + record.next_look(schedule, now));
+        self.save(link);
+        match (told, step) {
+            (Some(CheckNews::Waits(why)), _) => {
+                self.tell_once(link, &format!("check: {}", CheckNews::Waits(why)));
+            }
+            (told @ Some(_), Step::Start(_)) => self.pending = told,
+            (Some(told), _) => self.tell(link, &told),
+            (None, _) => {}
+        }
+        let command = match step {
+            Step::Nothing => return,
+            Step::Start(from) => Command::SyncAction {
+                action: "check".into(),
+                from: Some(from).filter(|from| *from > 0),
+            },
+            Step::Stop => Command::sync_action("idle"),
+        };
+        self.ask(link, move |target| {
+            let asked = target.and_then(|mut target| target.ask(command));
+            News::Checked(step, asked.map(|_| ()))
+        });
+    }
+
+    /// Takes note of the answer to a step.
+    pub(super) fn checked(
+        &mut self,
+        link: &Link<'_>,
+        schedule: Schedule,
+        step: Step,
+        answer: Result<(), Failure>,
+    ) {
+        self.is_asked = false;
+        let pending = self.pending.take();
+        match answer {
+            Ok(()) => {
+                if let Some(told) = pending {
+                    self.tell(link, &told);
+                }
+            }
+            Err(error) => {
+                if let (Step::Start(from), Some((_, record))) = (step, &mut self.record) {
+                    // The position is the only value of the request.
+                    record.refused(from > 0 && matches!(error, Failure::Usage(_)));
+                }
+                let what = if step == Step::Stop { "stopped" } else { "started" };
+                self.tell_once(link, &format!("check: not {what}: {}", error.message()));
+                self.save(link);
+            }
+        }
+        if let Some((_, record)) = &self.record {
+            self.look_at = Some(Instant::now() + record.next_look(schedule, epoch_secs()));
+        }
+    }
+
+    /// Reads the record of an array, and tells of the last check.
+    fn load(&mut self, link: &Link<'_>, uuid: &str, now: u64) {
+        let found = match configuration::state() {
+            Some(folder) => record::read(&folder, uuid),
+            None => Ok(None),
+        };
+        let record = found.unwrap_or_else(|why| {
+            link.log.of(link.name, &format!("check: {why}; it counts as none"));
+            None
+        });
+        self.saved.clone_from(&record);
+        let record = record.unwrap_or_default();
+        if let Some(last) = record.last {
+            let (ago, count) = (about(now.saturating_sub(last.at)), last.mismatches);
+            let text = format!("check: the last one ended {ago} ago, mismatch_cnt {count}");
+            link.log.of(link.name, &text);
+        }
+        self.record = Some((uuid.to_owned(), record));
+    }
+
+    /// Writes the record if it has changed.
+    fn save(&mut self, link: &Link<'_>) {
+        let Some((uuid, record)) = &self.record else { return };
+        if self.saved.as_ref() == Some(record) {
+            return;
+        }
+        let written = match configuration::state() {
+            Some(folder) => record::write(&folder, uuid, record),
+            None => Err("HOME is not set".to_owned()),
+        };
+        self.saved = Some(record.clone());
+        if let Err(why) = written {
+            self.tell_once(link, &format!("check: not recorded: {why}"));
+        }
+    }
+
+    fn tell(&mut self, link: &Link<'_>, told: &CheckNews) {
+        self.lines.clear();
+        link.log.of(link.name, &format!("check: {told}"));
+    }
+
+    /// Tells a line, unless it was told since a check last got on.
+    fn tell_once(&mut self, link: &Link<'_>, line: &str) {
+        if self.lines.iter().any(|other| other == line) {
+            return;
+        }
+        link.log.of(link.name, line);
+        if self.lines.len() == LINES_MAX {
+            self.lines.clear();
+        }
+        self.lines.push(line.to_owned());
+    }
+
+    /// Asks the server in a thread, which sends the news that `act` makes.
+    fn ask(
+        &mut self,
+        link: &Link<'_>,
+        act: impl FnOnce(Result<Target, Failure>) -> News + Send + 'static,
+    ) {
+        self.is_asked = true;
+        let (name, number, messages) = (link.name.to_owned(), link.number, link.messages.clone());
+        std::thread::spawn(move || {
+            let mut target = Target::connect(&name);
+            if let Ok(target) = &mut target {
+                target.set_timeout(ANSWER_MAX);
+            }
+            let _ = messages.send(Message::Of(name, number, act(target)));
+        });
+    }
+}
+
+/// State of a volume, as far as checks depend on it.
+fn seen(server: u32, volume: &VolumeStatus) -> Seen {
+    let last = volume.last_sync.as_ref();
+    let (done, total) = volume.sync_completed.unwrap_or((0, 0));
+    Seen {
+        server,
+        size: volume.size,
+        number: last.map_or(0, |last| last.number),
+        is_check: last.is_some_and(|last| last.action == "check"),
+        is_checking: volume.sync_action == "check",
+        done,
+        total,
+        mismatches: volume.mismatch_cnt,
+        obstacle: obstacle(volume),
+    }
+}
+
+/// Reason why a volume is not checked now.
+fn obstacle(volume: &VolumeStatus) -> Option<String> {
+    let why = match volume.sync_action.as_str() {
+        _ if volume.array_state == "readonly" => "it is read-only",
+        _ if volume.array_state == "broken" => "the array is broken",
+        _ if volume.reshape.is_some() => "it is being reshaped",
+        _ if volume.degraded > 0 => "it is degraded",
+        _ if volume.resync_from.is_some() => "a resync is needed",
+        "check" | "idle" => return None,
+        "frozen" => "syncs are frozen",
+        action => return Some(format!("a {action} runs")),
+    };
+    Some(why.to_owned())
+}
+
+/// Time after which a server that gave no use is looked at again.
+const LOOK_AGAIN: Duration = Duration::from_secs(60);
+
+/// Largest number of lines that are told once.
+const LINES_MAX: usize = 8;
+
+/// Longest wait for the answer of a server.
+const ANSWER_MAX: Duration = Duration::from_secs(10);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weft_export::control::{LastSyncStatus, ReshapeStatus};
+
+    #[test]
+    fn a_volume_that_must_not_be_checked_says_why() {
+        let whole = || VolumeStatus { sync_action: "idle".into(), ..VolumeStatus::default() };
+        assert_eq!(obstacle(&whole()), None);
+        assert_eq!(obstacle(&VolumeStatus { sync_action: "check".into(), ..whole() }), None);
+        let words = |word: &str| word.to_owned();
+        for (volume, expected) in [
+            (VolumeStatus { array_state: words("readonly"), ..whole() }, "read-only"),
+            (VolumeStatus { array_state: words("broken"), ..whole() }, "broken"),
+            (VolumeStatus { degraded: 1, ..whole() }, "degraded"),
+            (VolumeStatus { resync_from: Some(0), ..whole() }, "resync"),
+            (VolumeStatus { reshape: Some(ReshapeStatus::default()), ..whole() }, "reshaped"),
+            (VolumeStatus { sync_action: words("recover"), ..whole() }, "a recover runs"),
+            (VolumeStatus { sync_action: words("frozen"), ..whole() }, "frozen"),
+        ] {
+            let found = obstacle(&volume).unwrap();
+            assert!(found.contains(expected), "{found}");
+        }
+        let last = LastSyncStatus { number: 4, action: "check".into() };
+        let volume = VolumeStatus {
+            last_sync: Some(last),
+            sync_completed: Some((8, 16)),
+            mismatch_cnt: 8,
+            size: 7,
+            ..whole()
+        };
+        let expected = Seen {
+            server: 5,
+            size: 7,
+            number: 4,
+            is_check: true,
+            is_checking: false,
+            done: 8,
+            total: 16,
+            mismatches: 8,
+            obstacle: None,
+        };
+        assert_eq!(seen(5, &volume), expected);
+    }
+}
