@@ -37,9 +37,9 @@ use service::Service;
 /// The file has a table [volume.NAME] for each volume. The keys of a table are the long options of
 /// weft serve; the key members lists its arguments, and the key set its knobs. Without members, the
 /// keys uuid or array select an array, and its members are searched among all block devices. The
-/// files in the folder weft.d beside the file are read too. The key check has a volume checked again
-/// and again (daily, weekly, monthly, 90d), and check-for limits that to a part of each day (6h);
-/// outside of tables both count for all volumes. On SIGHUP the files are read again: new
+/// files in the folder weft.d beside the file are read too. The key check has a volume checked
+/// again and again (daily, weekly, monthly, 90d), and check-for limits that to a part of each day
+/// (6h); outside of tables both count for all volumes. On SIGHUP the files are read again: new
 /// volumes are started, removed volumes are stopped, and changed knobs are set. If a file is
 /// invalid, nothing is changed. On SIGTERM all servers finish their requests and end.
 ///

@@ -326,6 +326,10 @@ pub(super) const FILES: &[(&str, &str)] = &[
          folder weft.d beside it.",
     ),
     (
+        "/var/lib/weft, ~/.local/state/weft",
+        "Records of the checks of weft daemon, for root and for other users: a file for each array.",
+    ),
+    (
         "NAME.unwritten",
         "Mark of serve --write-back: data that was only in memory is lost if the server is killed.",
     ),
@@ -342,6 +346,11 @@ pub(super) const ENVIRONMENT: &[(&str, &str)] = &[
     (
         "NO_COLOR, CLICOLOR_FORCE, TERM, COLUMNS",
         "Colours, progress bars and width of the output on a terminal; TERM=dumb has no bars.",
+    ),
+    (
+        "STATE_DIRECTORY, XDG_STATE_HOME",
+        "Where the records of the checks of weft daemon are: $STATE_DIRECTORY, which systemd sets, \
+         or weft in $XDG_STATE_HOME.",
     ),
     (
         "NOTIFY_SOCKET, LISTEN_FDS",
