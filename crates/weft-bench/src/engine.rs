@@ -34,8 +34,8 @@ const CACHE_BYTES: u64 = 256 * 4096;
 const DEPTH: usize = 64;
 
 /// Fills the rows of all four questions: the engine alone, levels over a bare member, rebuilds, and
-/// a volume over four files below `dir` (`None`: below the directory for temporary files). The
-/// volume is measured with the policies of patches 000 and 004 on and off.
+/// a volume. The volume lies on four files below `dir` (`None`: below the directory for temporary
+/// files), and is measured with and without stripe priority (patch 000) and larger stripes (004).
 ///
 /// # Errors
 /// The volume cannot be created or served, or a request fails.

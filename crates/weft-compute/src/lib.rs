@@ -22,7 +22,9 @@ use weft_parity::Parity;
 pub trait Frames {
     /// Slices for the segments of one operation: those to read and those to write.
     ///
-    /// Shape    segments of equal length give slices of equal length; segments to read may overlap
+    /// Shape    each slice has the length of its segment
+    ///
+    /// Segments to read may overlap each other.
     ///
     /// # Panics
     /// Panics when a segment to write overlaps another one or is in the frame of zeros, when a

@@ -42,8 +42,8 @@ pub enum Listen {
     },
     /// A file of this machine (FUSE).
     Fuse {
-        /// Path of the file: an empty one, or none, which is then created with mode 0600 and
-        /// removed at the end.
+        /// Path of the file to mount on. A file that exists has to be empty; a missing one is
+        /// created with mode 0600, and removed at the end.
         path: PathBuf,
     },
 }

@@ -415,7 +415,7 @@ pub fn verdict(ratio: &Estimate, band: Band) -> Verdict {
     }
 }
 
-/// Largest distance from 1 of a ratio that counts as 1.
+/// Largest difference from 1 at which a ratio still counts as equal to 1.
 ///
 /// Source   experiments.md §4 (8)
 pub const SAME_WITHIN: f64 = 0.02;

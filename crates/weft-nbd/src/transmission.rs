@@ -132,7 +132,7 @@ pub(crate) enum Reply {
     Done,
     /// Failure of any request.
     Error(NbdError),
-    /// Success of a read of zeroes only, which are not sent.
+    /// Success of a read that found only zeroes; the reply has no data.
     Hole { offset: u64, len: u32 },
     /// Success of a read: exactly `len` bytes of data follow the header.
     Read { offset: u64, len: u32 },

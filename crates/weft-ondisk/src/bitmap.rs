@@ -404,7 +404,7 @@ impl Bitmap {
 
     /// Encodes header and bits, with a bit set for each dirty chunk.
     ///
-    /// Shape    versions 3 and 4, not rounded up
+    /// Shape    for versions 3 and 4; the length is not padded to a sector or block
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut bytes = self.header.encode().to_vec();

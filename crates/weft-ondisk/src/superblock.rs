@@ -539,8 +539,9 @@ impl Superblock {
     ///
     /// # Errors
     ///
-    /// `Value` for a bitmap without an offset or before the member, `Overlap` for one that overlaps
-    /// the superblock, the data or the bad-block log, `Truncated` for one past the member's end.
+    /// `Value` for a bitmap that has no offset or would begin before the member's first sector,
+    /// `Overlap` for one that overlaps the superblock, the data or the bad-block log, `Truncated`
+    /// for one past the member's end.
     pub fn bitmap_room(
         &self,
         member_size: Sectors,

@@ -26,7 +26,8 @@ impl Parity {
         best_first.find_map(Self::with_level).expect("every CPU has the scalar level")
     }
 
-    /// Chooses a given level, `None` if the CPU lacks it, with the strategy of [`Parity::detect`].
+    /// Chooses this level, and the strategy that [`Parity::detect`] chooses. `None` if the CPU
+    /// lacks the level.
     #[must_use]
     pub fn with_level(level: Level) -> Option<Self> {
         let strategy = Strategy::for_cached(Maker::detect());

@@ -513,8 +513,8 @@ impl Buffer {
         addresses
     }
 
-    /// Slices of up to `limit` bytes of the buffer, after its first `skip` bytes, to be written to
-    /// a member.
+    /// Bytes of the buffer after its first `skip`, at most `limit` in all, as slices to be written
+    /// to a member.
     #[must_use]
     pub fn slices(&self, skip: usize, limit: usize) -> SmallVec<[IoSlice<'_>; 4]> {
         let slice = |address: &Address| {

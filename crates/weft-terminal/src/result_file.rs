@@ -195,7 +195,7 @@ impl ResultFile {
         Ok(file)
     }
 
-    /// Restricts access to the file to its owner.
+    /// Restricts access to the file, as the next call writes it, to its owner.
     ///
     /// # Errors
     /// The permissions of the new file cannot be changed.
@@ -230,8 +230,8 @@ impl ResultFile {
         self.put(text.as_ref()).map_err(|error| Failure::failed(format!("{}{error}", self.label)))
     }
 
-    /// Replaces the file; a later call replaces it again. Does nothing if the output is a device or
-    /// pipe, which gets only the last text, by [`write`](Self::write).
+    /// Replaces the file with this text; further calls may follow. Does nothing for a device or
+    /// pipe, which gets only the text of the final [`write`](Self::write).
     ///
     /// # Errors
     /// The file cannot be written.

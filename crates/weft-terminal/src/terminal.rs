@@ -401,7 +401,8 @@ fn locked<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// Name of the program, from [`set_program`].
 static PROGRAM: OnceLock<String> = OnceLock::new();
-/// Paths that are removed when the process is told to end; `None` until the signals are handled.
+/// Paths that are removed when the process is told to end; `None` until handlers of signals are
+/// installed.
 static PASSING: Mutex<Option<Vec<PathBuf>>> = Mutex::new(None);
 /// Callbacks that [`when_interrupted`] has registered.
 static LAST: Mutex<Vec<Box<dyn FnMut() + Send>>> = Mutex::new(Vec::new());

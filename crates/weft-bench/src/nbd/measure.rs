@@ -277,7 +277,8 @@ const fn case(
 pub(super) const EXPORT_BYTES: u64 = 512 << 20;
 const PINNED: Job = Job { pinned: true, ..job(false, 4096, 1, 1) };
 const PINNED_WRITE: Job = Job { pinned: true, ..job(true, 4096, 1, 1) };
-/// Least acceptable ratio of latencies: at most 1.3 times the latency of the minimal server.
+/// Least acceptable ratio of the minimal server's latency to weft's: weft may take 1.3 times as
+/// long.
 const LATENCY: Option<f64> = Some(1.0 / 1.3);
 const CPU_RATIO_MAX: f64 = 2.5;
 const FULL_STRIPE_RATIO: f64 = 0.6;

@@ -256,7 +256,8 @@ impl Case {
         parity.recover_two(&strips[..others], p, q, a, b, first, second);
     }
 
-    /// Exponents of the lost data strips in the sum that gives Q: their positions.
+    /// Positions of the two lost data strips, which are also their exponents in the sum that gives
+    /// Q.
     fn lost(&self) -> [u8; 2] {
         [1, u8::try_from(self.sources - 2).expect("few strips")]
     }

@@ -140,8 +140,7 @@ impl Array {
         })
     }
 
-    /// Description of an array that was refused, by its superblocks; `None` for an array that was
-    /// not refused.
+    /// Description, from the superblocks, of an array that was refused; `None` for other arrays.
     pub(crate) fn refused_described(&self) -> Option<Map<String, Value>> {
         self.decision.as_ref().err()?;
         let superblock = self.described_by();

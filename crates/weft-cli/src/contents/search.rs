@@ -59,8 +59,8 @@ pub(crate) struct End {
 }
 
 impl End {
-    /// Creates the description of a member's end from its superblock; `None` if superblocks of this
-    /// version are at the start of a member.
+    /// Array and size of its smallest member, from a superblock at the end of a member; `None` if
+    /// superblocks of this version are at the start.
     pub(crate) fn of(superblock: &Superblock) -> Option<Self> {
         let version = superblock.version();
         let behind = match version {

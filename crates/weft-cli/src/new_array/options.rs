@@ -51,7 +51,8 @@ pub(crate) struct NewArrayOptions {
     /// Make members that do not exist, as sparse files of this size
     #[arg(long, value_name = "SIZE", value_parser = size::with_unit)]
     pub(crate) member_size: Option<Bytes>,
-    /// Overwrite what is found on the members, and do not rebuild the last one as a spare
+    /// Overwrite what is found on the members, do not rebuild the last one as a spare, and allow
+    /// one member
     #[arg(short, long)]
     pub(crate) force: bool,
     /// Write-intent bitmap: internal or none [default: internal where members have more than 100

@@ -1,7 +1,7 @@
 //! Order of disks: the assignment of columns to slots with the largest sum of scores.
 
-/// Column of each slot, for scores by slot and column. Each column gets one slot. Costs `2^n * n`
-/// steps for `n` slots.
+/// Assignment of one column to each slot that has the largest sum of scores, which are given by
+/// slot and then by column. Costs `2^n * n` steps for `n` slots.
 pub(super) fn best(scores: &[Vec<u64>]) -> Vec<usize> {
     let slots = scores.len();
     let all = 1_usize << slots;

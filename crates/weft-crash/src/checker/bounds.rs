@@ -73,8 +73,9 @@ impl Bounds {
         }
     }
 
-    /// Subtracts credit that is returned, and checks that member requests are not too large,
-    /// consist of whole logical blocks and end within the member.
+    /// Subtracts credit that the engine returns to a client from the bytes charged to that client,
+    /// and checks that member requests are not too large, consist of whole logical blocks and end
+    /// within the member.
     pub fn output(&mut self, view: View<'_>, output: &Output, found: &mut Vec<Violation>) {
         let back = match output {
             Output::Credit { client, bytes } => Some((client, bytes.0)),

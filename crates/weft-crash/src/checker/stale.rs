@@ -213,8 +213,9 @@ impl Stale {
         self.stored.clear();
     }
 
-    /// State that is left after [`Self::stopped`], for a fingerprint. Times of completion are left
-    /// out, because they are earlier than all events that follow.
+    /// State that is left after [`Self::stopped`], as a part of the world's fingerprint. Times of
+    /// completion are left out: all of them are earlier than any later event, so that they make no
+    /// difference.
     pub(super) fn after_a_stop(&self) -> impl std::fmt::Debug {
         let columns = |all: &Vec<(u64, u64)>| -> Vec<u64> { all.iter().map(|it| it.0).collect() };
         let volatile: Vec<_> = self.volatile.iter().map(|it| (*it.0, columns(it.1))).collect();

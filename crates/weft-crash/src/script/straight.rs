@@ -60,8 +60,9 @@ pub(super) fn is_possible(layout: u32, options: &Options) -> bool {
         && Mirrors::raid10(layout, members as u16, options.chunk, options.data_of(0)).is_some()
 }
 
-/// Chooses RAID 0 with up to three zones, or linear. There are no spares, and no superblocks of
-/// version 0.90, because with these a member is as large as its device.
+/// Draws the members and the layout of a RAID 0 or linear array, with members of unequal sizes.
+/// Superblocks of version 0.90 become 1.0, because 0.90 cannot record a data size that is smaller
+/// than the device. There are no spares.
 fn draw_striped(rng: &mut Rng, options: &mut Options) {
     options.members = rng.pick(&[2, 2, 3, 4, 5]);
     options.spares = 0;

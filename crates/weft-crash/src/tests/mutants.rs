@@ -90,8 +90,8 @@ fn the_head_of_the_checkers_has_each_that_can_be_run_alone() {
     assert_eq!(named, CHECKERS.map(str::trim).into());
 }
 
-/// Checkers of order, time and memory, and of the answers of arrays without redundancy. They count
-/// whatever members were lost.
+/// Checkers of order, time and memory, and of the answers of arrays without redundancy. Their
+/// reports are valid however many members were lost.
 const OF_NO_CONTENT: [&str; 8] = ["I9 ", "I10", "I11", "I12", "I13", "I19", "I21", "P5 "];
 
 /// Checkers of what members hold beside clients' data: parity, bitmaps and superblocks.

@@ -59,7 +59,8 @@ struct Course {
     kept: u64,
 }
 
-/// Runs a script with cuts and crashes between its parts, and a stop without space at its end.
+/// Runs a script with cuts and crashes between its parts. At its end the array is stopped while a
+/// member has no space.
 fn course(seed: u64, level: Level, members: usize, plant: impl Fn(&mut Rig)) -> Course {
     let pages = [8, 24, 64][(seed % 3) as usize];
     let mut options = Options { seed, ..options(level, members, pages) };

@@ -40,7 +40,7 @@ const END: u64 = FIRST + 1024;
 /// Longest time that a resync of the second array may take while the first array resyncs too.
 const SYNCED_WITHIN: Span = Span::secs(20);
 
-/// The bare volume of a world.
+/// Volume beside the array of a world: a bare volume, or a second array.
 #[derive(Clone, Debug)]
 pub(super) struct Bare {
     /// Disk numbers of the volume: number of its first disk, and one past the number of its last.
@@ -215,8 +215,9 @@ impl World {
         self.failure.is_none()
     }
 
-    /// Reads everything that was ever written to the bare volume, block by block. Returns the
-    /// number of sectors read.
+    /// Reads everything that was ever written to the volume beside the array, block by block.
+    /// Returns the number of sectors read: 0 also without such a volume, and if the copies of a
+    /// second array disagree.
     pub(super) fn verify_bare(&mut self, order: Order) -> u64 {
         if !self.copies_beside_agree() {
             return 0;

@@ -321,7 +321,7 @@ impl WritebackControl<'_> {
 }
 
 /// Page at which a turn starts, and the page at which it ends after wrapping around; `None` if it
-/// does not wrap around. `cursor` is where the last turn ended.
+/// ends at the last page. `cursor` is where the last turn ended.
 fn first_page(
     kernel: Generation,
     reason: Reason,

@@ -89,7 +89,7 @@ pub(crate) struct Volume {
     commands: Vec<Waiting>,
     stopping: bool,
     /// Time at which a member last had no space, or was last tried again; `None` if no member is
-    /// full.
+    /// known to be full, or if the next write of a client has to find out.
     full_since: Option<Time>,
     /// Whether a sync ended early because a member had no space.
     sync_failed_full: bool,

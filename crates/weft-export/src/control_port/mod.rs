@@ -481,8 +481,8 @@ impl ControlPort {
 
 /// Number of unsent bytes of answers at which no further command is read.
 const OUTPUT_BYTES_HIGH: usize = 64 << 10;
-/// Commands of one connection that are carried out before other connections are served: a status
-/// takes some 0.1 ms.
+/// Largest number of commands of one connection that are carried out before others are served. A
+/// `status` takes some 0.1 ms, so that others wait for less than 2 ms.
 const COMMANDS_MAX: usize = 16;
 /// Largest number of connections to the control socket at the same time.
 const ADMINISTRATORS_MAX: u32 = 16;

@@ -734,7 +734,7 @@ impl<R, H> Open<R, H> {
         self.parts.first().map_or(self.received, |part| part.start - self.start)
     }
 
-    /// Number of payload bytes of a write that have frames and have not arrived.
+    /// Number of payload bytes that may still be received into the frames of a write.
     pub(super) fn room(&self) -> u64 {
         let ours = self.parts.last().filter(|part| part.at == At::Ours);
         ours.map_or(0, |part| part.start + part.len - (self.start + self.received))

@@ -91,7 +91,7 @@ fn parse(entries: &[u8], values: &[u8]) -> Result<Vec<Stored>, TreeError> {
     Ok(all)
 }
 
-/// Attribute with the name and value of the system call. `None` if users do not see the attribute.
+/// Attribute with name and value as getxattr(2) gives them. `None` if users do not see it.
 pub(super) fn named(index: u8, name: &[u8], value: Vec<u8>) -> Option<Attribute> {
     let prefix: &[u8] = match index {
         1 => b"user.",

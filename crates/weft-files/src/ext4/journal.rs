@@ -17,7 +17,7 @@ use crate::bytes::{array, be16, be32, be64, part};
 use crate::source::{ReadError, Shared, Source, read_vec};
 use crate::tree::{PieceBytes, Pieces, TreeError};
 
-/// A device with blocks of its journal in place.
+/// A device of which blocks are replaced by their copies in the journal.
 pub(super) struct Replayed {
     of: Shared,
     block_bytes: u64,

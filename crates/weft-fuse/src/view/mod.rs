@@ -349,9 +349,9 @@ fn read_ahead(
 
 /// Unit of space, and the preferred size of reads that is reported to programs.
 pub(crate) const BLOCK_BYTES: u32 = 4096;
-/// Names of directories in memory: at about 50 bytes each, 50 MB.
+/// Largest number of directory entries in memory: at about 50 bytes each, 50 MB.
 const ENTRIES_KEPT: usize = 1 << 20;
-/// Segments of maps of files in memory: at about 100 bytes each, 25 MB.
+/// Largest number of segments of maps of files in memory: at about 100 bytes each, 25 MB.
 const PIECES_KEPT: usize = 1 << 18;
 /// Largest number of findings that are reported.
 const TOLD_MAX: usize = 10_000;

@@ -51,8 +51,8 @@ pub struct Open {
     pub load: String,
     /// Rate of the job under weft's defaults, as a multiple of md's.
     pub to_md: f64,
-    /// 99th percentile of the job as a multiple of md's; `None` if the loss is not in its
-    /// percentile.
+    /// 99th percentile of the job's latencies as a multiple of md's; `None` if the job loses only
+    /// in its rate.
     pub p99: Option<f64>,
     /// Reason why the job loses, and why that is accepted.
     pub why: String,

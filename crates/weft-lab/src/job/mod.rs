@@ -219,9 +219,9 @@ pub enum Sync {
 /// Calls of fsync and fdatasync by a job.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Durability {
-    /// Number of writes after each of which an fsync follows; 0 for never.
+    /// Number of writes from one fsync to the next; 0 for no fsync.
     pub fsync: u64,
-    /// Number of writes after each of which an fdatasync follows; 0 for never.
+    /// Number of writes from one fdatasync to the next; 0 for no fdatasync.
     pub fdatasync: u64,
     /// Whether an fsync follows when the job ends.
     pub end_fsync: bool,

@@ -126,8 +126,8 @@ pub(super) fn split(text: &str, kb_base: u64) -> Option<Vec<(Bytes, u32)>> {
     Some(sizes.into_iter().zip(shares(&percents)?).collect())
 }
 
-/// Fills in the percentages that are not given, with equal shares of the remainder; `None` unless
-/// all add up to 100.
+/// Fills in the percentages that are not given, with equal shares of the remainder, each at least
+/// 1; `None` if the sum cannot be 100.
 pub(super) fn shares(percents: &[Option<u32>]) -> Option<Vec<u32>> {
     let given = percents.iter().flatten().try_fold(0u32, |sum, part| sum.checked_add(*part))?;
     let left = 100u32.checked_sub(given)?;

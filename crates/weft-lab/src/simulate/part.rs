@@ -240,7 +240,7 @@ pub fn join(mut parts: Vec<(String, Part)>) -> Result<Joined, JoinError> {
     Ok(Joined { sweep: pattern.sweep, settings, swept })
 }
 
-/// Number of missing parts that an error lists.
+/// Largest number of missing parts that an error lists.
 const MISSING_TOLD: usize = 12;
 
 /// Compares the description of the sweep in a part with that in the first part.

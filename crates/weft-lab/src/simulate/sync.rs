@@ -11,7 +11,7 @@ use weft_units::{Bytes, Sectors, Span, Time};
 
 use super::{Figures, Outcome};
 
-/// Names in md's `sync_action` of the syncs that can run beside a load.
+/// Syncs that can run beside a load, each with its name in md's `sync_action`.
 const ACTIONS: [(&str, SyncAction); 4] = [
     ("resync", SyncAction::Resync),
     ("recover", SyncAction::Recover),

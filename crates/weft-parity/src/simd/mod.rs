@@ -83,7 +83,7 @@ pub(crate) struct Kernels {
     equal: unsafe fn(&[u8], &[u8]) -> bool,
 }
 
-/// Safe calls through the table.
+/// Safe methods, each of which calls the kernel in the field with its name.
 impl Kernels {
     pub(crate) fn level(&self) -> Level {
         self.level

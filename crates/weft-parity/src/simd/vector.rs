@@ -242,7 +242,7 @@ macro_rules! vector_kernels {
             equal,
         };
 
-        /// Vectors of a strip that are processed at once.
+        /// Number of vectors of each strip that are processed at once.
         const COLUMN: usize = $column;
 
         #[target_feature(enable = $feature)]
@@ -564,7 +564,7 @@ macro_rules! vector_kernels {
             }
         }
 
-        /// Value of `STREAM` with which [`write()`] and the syndrome macros use the caches.
+        /// Argument for `STREAM` that selects stores which go through the caches.
         const CACHED: bool = false;
 
         /// Whether a strip is aligned so that vectors can be streamed to it.

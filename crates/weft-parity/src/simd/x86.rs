@@ -154,7 +154,8 @@ mod ssse3 {
         xor(low_product, _mm_shuffle_epi8(*high, high_index))
     }
 
-    /// Doubles each byte. A byte with its top bit set is negative, which the comparison detects.
+    /// Multiplies each byte by 2 in GF(2⁸). A signed comparison with 0 finds the bytes with their
+    /// top bit set, to which the reduction is applied.
     #[target_feature(enable = "ssse3")]
     #[inline]
     fn double(a: Vector) -> Vector {
@@ -271,7 +272,8 @@ mod avx2 {
         xor(low_product, _mm256_shuffle_epi8(*high, high_index))
     }
 
-    /// Doubles each byte. A byte with its top bit set is negative, which the comparison detects.
+    /// Multiplies each byte by 2 in GF(2⁸). A signed comparison with 0 finds the bytes with their
+    /// top bit set, to which the reduction is applied.
     #[target_feature(enable = "avx2")]
     #[inline]
     fn double(a: Vector) -> Vector {

@@ -25,7 +25,7 @@ pub(super) struct Entry {
     pub(super) lost: bool,
     /// Whether the member has become shorter and is therefore gone.
     pub(super) gone: bool,
-    /// Whether the log has reported that the member's file was deleted.
+    /// Whether the member's file was found to be deleted, and a warning was logged.
     pub(super) deleted: bool,
     /// Number of writes in the ring.
     pub(super) writing: u32,

@@ -26,11 +26,11 @@ use crate::timed::TimedFile;
 
 /// A ring for members, which may have overlays and time limits.
 pub trait MemberRing: Ring {
-    /// Sends writes to the registered file at `index` to `overlay`, so that the file itself is not
-    /// written.
+    /// Sets the overlay of the registered file at `index`. The overlay gets all operations but
+    /// reads of unchanged data, so that the file itself is not written.
     ///
     /// # Errors
-    /// Fails when this ring has no overlays, or no thread is left.
+    /// Fails when this kind of ring supports no overlays, or no thread can be started.
     fn set_overlay(&mut self, index: u16, overlay: Arc<Overlay>) -> std::io::Result<()> {
         let _ = (index, overlay);
         Err(std::io::ErrorKind::Unsupported.into())

@@ -10,7 +10,7 @@ pub fn client_of(port: u8, number: u32) -> ClientId {
     ClientId(u32::from(port) << CLIENT_BITS | number)
 }
 
-/// The port a client belongs to.
+/// Number of the port of the reactor ([`Port`](super::reactor::Port)) that serves a client.
 #[must_use]
 pub fn port_of(client: ClientId) -> u8 {
     u8::try_from(client.0 >> CLIENT_BITS).expect("the upper eight bits")

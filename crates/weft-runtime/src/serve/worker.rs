@@ -303,8 +303,8 @@ impl<'h> Worker<'h> {
         self.ask_all(driver, &Verb::Drain, tag);
     }
 
-    /// Sends a command to every volume, with tags from `first` on. [`Self::on_volume_done`] gets
-    /// the answers.
+    /// Sends a command for every volume to each driver, with tags from `first` on in each.
+    /// [`Self::on_volume_done`] gets the answers.
     fn ask_all(&self, driver: &mut Held<'h>, verb: &Verb, first: u64) {
         let Some(head) = &self.head else { return };
         let client = client_of(PORT_SHUTDOWN, 0);

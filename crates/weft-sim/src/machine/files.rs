@@ -132,7 +132,7 @@ impl Host {
         self.files_mut().places.place(inode, page, count)
     }
 
-    /// Adds a process that writes files, on the CPU with number `cpu`, to the page cache.
+    /// Registers a process with the page cache, as a writer of files that runs on CPU `cpu`.
     pub fn add_writer(&mut self, pid: Pid, cpu: u32) -> WriterId {
         let files = self.files_mut();
         let writer = files.cache.add_writer(cpu);

@@ -50,7 +50,7 @@ pub struct Sample {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Count {
     sum: u64,
-    /// Largest number in a single look.
+    /// Largest number at any of the times at which the state was read.
     pub most: u32,
 }
 

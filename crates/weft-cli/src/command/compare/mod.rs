@@ -29,13 +29,13 @@ use verdict::Verdict;
 /// Compares sets of runs, case by case
 ///
 /// A run is a folder with vmstat-end (and vmstat-begin), copies of /proc/vmstat; a job in a JSON
-/// output of fio, of which a folder may have many as NAME.json; or one of the result folders of
-/// weft reproduce. Each argument is a set, and cases are what lies below it under the same names;
-/// folders named run1, run-2 and so on are repeats of one case. Runs of one seed or of equal bytes
-/// in a set count once. Run folders with names as xfs-10dd-1M-24p-16384M-100M:10-KERNEL, given one
-/// by one, are split by kernel. The first set is what the others are compared with. With repeats,
-/// the change is that of geometric means, ± is the standard deviation in percent, and * says that
-/// the 95 % interval of the change leaves 0 out.
+/// output of fio, NAME.json; or a result folder of weft reproduce. Each argument is a set of runs.
+/// Runs with the same path below their sets are one case; folders named run1, run-2 and so on are
+/// repeats of it. Within a set, runs with the same seed or the same bytes count once. Run folders
+/// with names as xfs-10dd-1M-24p-16384M-100M:10-KERNEL, given one by one, are split by kernel. The
+/// first set is what the others are compared with. With repeats, the change is that of geometric
+/// means, ± is the standard deviation in percent, and * marks a change with a 95 % interval that
+/// does not contain 0.
 #[derive(Debug, Args)]
 pub(crate) struct Compare {
     /// Folders with runs, or JSON outputs of fio

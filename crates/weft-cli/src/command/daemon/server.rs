@@ -51,7 +51,8 @@ pub(super) enum News {
     /// The server has answered a change of knobs, which are given for people, with the reason if it
     /// has refused.
     Tuned(String, Result<(), String>),
-    /// The server was asked for its state, to check the volume when that is due.
+    /// The server has answered with its state, from which the next step of scheduled checks
+    /// follows.
     Looked(Result<Box<Status>, String>),
     /// The server was asked to start or stop a check, and has answered.
     Checked(Step, Result<(), Failure>),

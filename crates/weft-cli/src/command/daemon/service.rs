@@ -636,7 +636,7 @@ const LOOK_AGAIN: Duration = Duration::from_millis(500);
 /// Longest wait for a message while all volumes are served or stopped.
 const LONGEST_WAIT: Duration = Duration::from_secs(3600);
 
-/// Requests to end within this time count as one.
+/// Shortest time between two requests that the service end; one that comes sooner is ignored.
 const REQUESTS_APART: Duration = Duration::from_secs(2);
 
 /// Longest time from the start of the service until it says that it is ready.

@@ -87,7 +87,7 @@ pub(super) enum Mode {
     Confirm(TopAction),
     /// The list of keys is shown.
     Help,
-    /// Figures are shown.
+    /// Figures are shown, and keys choose, sort and change: the usual screen.
     Watch,
 }
 

@@ -521,8 +521,8 @@ impl Turns {
         (self.writers.len() as u64).min(self.limit / 8)
     }
 
-    /// Revokes credit that writers do not spend while others wait: on the device and, if the pool
-    /// has no room left, also on devices on which no writer waits.
+    /// Revokes credit that writers of device `at` do not spend, if other writers wait there. If the
+    /// pool has no room left, credit on devices without waiting writers is revoked too.
     fn reclaim(&mut self, at: usize) {
         let device = &mut self.devices[at];
         if !device.is_wanted(&self.writers) || self.now < device.next_reclaim {

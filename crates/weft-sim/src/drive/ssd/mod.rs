@@ -460,7 +460,7 @@ impl Ssd {
         self.events.plan(done, Event::Done(command.tag));
     }
 
-    /// Starts the work of the dies that the mapping requires.
+    /// Starts the reads, programs and erases of dies that the mapping has asked for.
     fn start_work(&mut self, now: Time) {
         let mut work = std::mem::take(&mut self.work);
         for it in work.drain(..) {

@@ -48,8 +48,8 @@ fn count_in_order(data: &[Weighted<'_>]) -> usize {
     if data.len() < 63 && seen == (1 << data.len()) - 1 { data.len() } else { 0 }
 }
 
-/// Vectors of a strip that are processed at once: as many chains of dependent operations as hide
-/// their latency of about four cycles.
+/// Number of vectors of each strip that are processed at once: as many chains of dependent
+/// operations as hide their latency of about four cycles.
 const COLUMN: usize = 4;
 const COLUMN_BYTES: usize = COLUMN * BYTES;
 
