@@ -90,8 +90,8 @@ pub(crate) fn human(bytes: Bytes) -> String {
     format!("{count} B")
 }
 
-/// Text of a size in three digits, or four where it is whole: `1.20 GiB`, `17.5 KiB`, `1023 MiB`.
-/// It has at most eight characters.
+/// Text of at most eight characters for a size, in three digits, or four where it is whole:
+/// `1.20 GiB`, `17.5 KiB`, `1023 MiB`.
 pub(crate) fn rounded(bytes: Bytes) -> String {
     let Bytes(count) = bytes;
     for (shift, unit) in

@@ -623,14 +623,17 @@ fn no_check_starts_where_it_must_not() {
     daemon.until("it is checked", || daemon.log().contains("two: check: has ended: nothing"));
 }
 
+/// Asserts that `--check` refuses a `weft.toml` with this text, and says what is expected.
+fn refuses(path: &Path, text: &str, expected: &str) {
+    std::fs::write(path.join("weft.toml"), text).unwrap();
+    let told = exits(path, 2, &["daemon", "--config", "weft.toml", "--check"]).err;
+    assert!(told.contains(expected), "found {told:?}, expected {expected:?}");
+}
+
 #[test]
 fn wrong_files_are_told_by_file_and_key() {
     let dir = tempdir().unwrap();
     let path = dir.path();
-    let told = |text: &str| {
-        std::fs::write(path.join("weft.toml"), text).unwrap();
-        exits(path, 2, &["daemon", "--config", "weft.toml", "--check"]).err
-    };
     let members = "members = ['a', 'b']";
     for (text, expected) in [
         ("[volume.a]\nmembers = [", "weft: weft.toml:2: "),
@@ -668,8 +671,7 @@ fn wrong_files_are_told_by_file_and_key() {
             "found b in volume.a and volume.b",
         ),
     ] {
-        let text = told(text);
-        assert!(text.contains(expected), "found {text:?}, expected {expected:?}");
+        refuses(path, text, expected);
     }
     let text = exits(path, 1, &["daemon", "--config", "absent.toml"]).err;
     assert!(text.contains("absent.toml: No such file"), "{text}");
@@ -692,10 +694,6 @@ fn wrong_files_are_told_by_file_and_key() {
 fn wrong_times_of_checks_are_told_by_file_and_key() {
     let dir = tempdir().unwrap();
     let path = dir.path();
-    let told = |text: &str| {
-        std::fs::write(path.join("weft.toml"), text).unwrap();
-        exits(path, 2, &["daemon", "--config", "weft.toml", "--check"]).err
-    };
     let members = "members = ['a', 'b']";
     for (text, expected) in [
         (
@@ -715,13 +713,12 @@ fn wrong_times_of_checks_are_told_by_file_and_key() {
         (&format!("check = 'x'\n[volume.a]\n{members}"), "weft.toml: check: found \"x\", expected"),
         (&format!("[volume.a]\n{members}\nchek = '1d'"), "is no option of weft serve (check?)"),
     ] {
-        let text = told(text);
-        assert!(text.contains(expected), "found {text:?}, expected {expected:?}");
+        refuses(path, text, expected);
     }
     std::fs::create_dir(path.join("weft.d")).unwrap();
     for name in ["1.toml", "2.toml"] {
         std::fs::write(path.join("weft.d").join(name), "check = '1d'").unwrap();
     }
-    let text = told(&format!("[volume.a]\n{members}"));
-    assert!(text.contains("weft.d/2.toml: check is in weft.d/1.toml too"), "{text}");
+    let expected = "weft.d/2.toml: check is in weft.d/1.toml too";
+    refuses(path, &format!("[volume.a]\n{members}"), expected);
 }

@@ -355,6 +355,15 @@ mod tests {
 
     type Fault = fn(&mut Status, &mut VolumeStatus);
 
+    /// A healthy server to which a fault was done.
+    fn faulty(fault: Fault) -> Status {
+        let mut status = healthy();
+        let mut volume = status.volumes.remove(0);
+        fault(&mut status, &mut volume);
+        status.volumes.push(volume);
+        status
+    }
+
     /// Faults, each with the finding that it makes, and whether that is a problem.
     const FAULTS: [(&str, bool, Fault); 23] = [
         ("poisoned", true, |it, _| it.poisoned = true),
@@ -397,11 +406,7 @@ mod tests {
     fn nothing_is_found_where_nothing_is_wrong_and_each_fault_is_found() {
         assert_eq!(found(&healthy()), []);
         for (id, is_problem, fault) in FAULTS {
-            let mut status = healthy();
-            let mut volume = status.volumes.remove(0);
-            fault(&mut status, &mut volume);
-            status.volumes.push(volume);
-            let findings = found(&status);
+            let findings = found(&faulty(fault));
             let severity = if is_problem { Severity::Problem } else { Severity::Advice };
             let is_it = |it: &&Finding| it.id == id && it.severity == severity;
             assert_eq!(findings.iter().filter(is_it).count(), 1, "{id}: {findings:?}");
@@ -440,11 +445,7 @@ mod tests {
     fn every_check_has_a_fault_and_every_next_step_is_a_command_of_weft() {
         let mut ids = BTreeSet::new();
         for (id, _, fault) in FAULTS {
-            let mut status = healthy();
-            let mut volume = status.volumes.remove(0);
-            fault(&mut status, &mut volume);
-            status.volumes.push(volume);
-            for finding in found(&status) {
+            for finding in found(&faulty(fault)) {
                 ids.insert(id);
                 let mut rest = finding.next.as_str();
                 while let Some((_, after)) = rest.split_once("weft ") {
@@ -463,12 +464,11 @@ mod tests {
         // Each check makes findings of its own.
         for (place, Check(check)) in CHECKS.iter().enumerate() {
             let finds = FAULTS.iter().any(|(_, _, fault)| {
-                let mut status = healthy();
-                let mut volume = status.volumes.remove(0);
-                fault(&mut status, &mut volume);
+                let status = faulty(*fault);
                 let dir = devices();
                 let machine = Machine::with_devices(dir.path());
-                let subject = Subject { server: &status, volume: &volume, machine: &machine };
+                let subject =
+                    Subject { server: &status, volume: &status.volumes[0], machine: &machine };
                 let mut findings = Vec::new();
                 check(&subject, &mut findings);
                 !findings.is_empty()
