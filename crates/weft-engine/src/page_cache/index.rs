@@ -22,8 +22,9 @@
 //!
 //! Source   writeback.md §3; experiments.md §1.7
 
-use std::collections::BTreeMap;
 use std::ops::Range;
+
+use super::sparse::{Sparse, bits_within};
 
 /// State of one page, as the combination of its two flags *dirty* and *under writeback*.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,7 +62,7 @@ pub(crate) enum Marked {
 /// Page state of one file.
 #[derive(Clone, Debug, Default)]
 pub struct Pages {
-    words: BTreeMap<u64, Word>,
+    words: Sparse<Word>,
     dirty: u64,
     writeback: u64,
 }
@@ -90,7 +91,7 @@ impl Pages {
     /// State of the page with the number `page`.
     #[must_use]
     pub fn state(&self, page: u64) -> PageState {
-        let word = self.words.get(&(page / 64)).copied().unwrap_or_default();
+        let word = self.words.get(page / 64).copied().unwrap_or_default();
         let bit = 1 << (page % 64);
         match (word.writeback & bit != 0, word.dirty & bit != 0) {
             (false, false) => PageState::Clean,
@@ -104,7 +105,7 @@ impl Pages {
     pub fn write(&mut self, pages: Range<u64>) -> u64 {
         let mut new = 0;
         for (number, bits) in words_of(pages) {
-            let word = self.words.entry(number).or_default();
+            let word = self.words.get_or_insert_with(number, Word::default);
             new += ones(bits & !word.dirty);
             word.dirty |= bits;
         }
@@ -144,12 +145,12 @@ impl Pages {
     pub fn written(&mut self, pages: Range<u64>) {
         assert!(pages.start < pages.end, "a completion has pages");
         for (number, bits) in words_of(pages) {
-            let word = self.words.get_mut(&number).expect("a page under writeback has its word");
+            let word = self.words.get_mut(number).expect("a page under writeback has its word");
             assert!(word.writeback & bits == bits, "pages that are not under writeback are done");
             word.writeback &= !bits;
             self.writeback -= ones(bits);
             if word.is_clean() {
-                self.words.remove(&number);
+                self.words.remove(number);
             }
         }
     }
@@ -158,17 +159,16 @@ impl Pages {
     /// were dirty, and the number of pages under writeback.
     pub fn discard(&mut self, within: Range<u64>) -> Discarded {
         let mut discarded = Discarded::default();
-        let words = self.words.range(within.start / 64..within.end.div_ceil(64));
-        let numbers: Vec<u64> = words.map(|(&number, _)| number).collect();
-        for number in numbers {
-            let bits = bits_within(number, within.clone());
-            let word = self.words.get_mut(&number).expect("listed just before");
+        let numbers = self.words.numbers(within.start / 64..within.end.div_ceil(64));
+        for number in numbers.collect::<Vec<_>>() {
+            let bits = bits_within(number, &within);
+            let word = self.words.get_mut(number).expect("listed just before");
             discarded.dirty += ones(word.dirty & bits);
             discarded.under_writeback += ones(word.writeback & bits);
             word.dirty &= !bits;
             word.marked &= !bits;
             if word.is_clean() {
-                self.words.remove(&number);
+                self.words.remove(number);
             }
         }
         self.dirty -= discarded.dirty;
@@ -179,11 +179,11 @@ impl Pages {
     /// range.
     pub fn mark(&mut self, within: &Range<u64>) -> u64 {
         let mut count = 0;
-        let last = within.end.div_ceil(64);
-        for (&number, word) in self.words.range_mut(within.start / 64..last) {
-            word.marked |= word.dirty & bits_within(number, within.clone());
-            count += ones(word.marked & bits_within(number, within.clone()));
-        }
+        self.words.each_mut(within.start / 64..within.end.div_ceil(64), |number, word| {
+            let bits = bits_within(number, within);
+            word.marked |= word.dirty & bits;
+            count += ones(word.marked & bits);
+        });
         count
     }
 
@@ -217,7 +217,7 @@ impl Pages {
     /// Changes dirty pages to under writeback.
     fn start(&mut self, pages: Range<u64>) {
         for (number, bits) in words_of(pages) {
-            let word = self.words.get_mut(&number).expect("a dirty page has its word");
+            let word = self.words.get_mut(number).expect("a dirty page has its word");
             debug_assert!(word.dirty & bits == bits && word.writeback & bits == 0);
             word.dirty &= !bits;
             word.marked &= !bits;
@@ -231,9 +231,9 @@ impl Pages {
         if within.is_empty() {
             return None;
         }
-        let words = self.words.range(within.start / 64..within.end.div_ceil(64));
+        let words = self.words.iter(within.start / 64..within.end.div_ceil(64));
         words
-            .map(|(&number, word)| (number, of(word) & bits_within(number, within.clone())))
+            .map(|(number, word)| (number, of(word) & bits_within(number, &within)))
             .find(|&(_, bits)| bits != 0)
             .map(|(number, bits)| number * 64 + u64::from(bits.trailing_zeros()))
     }
@@ -247,7 +247,7 @@ impl Pages {
         let first = self.first(within.clone(), &of)?;
         let end = within.end.min(first.saturating_add(pages_max));
         let mut next = first;
-        for (&number, word) in self.words.range(first / 64..end.div_ceil(64)) {
+        for (number, word) in self.words.iter(first / 64..end.div_ceil(64)) {
             if number != next / 64 {
                 break;
             }
@@ -272,24 +272,17 @@ fn ones(bits: u64) -> u64 {
     u64::from(bits.count_ones())
 }
 
-/// Bitmap of the pages in `pages` that belong to word `number`.
-fn bits_within(number: u64, pages: Range<u64>) -> u64 {
-    let first = number * 64;
-    let from = pages.start.saturating_sub(first).min(64);
-    let to = pages.end.saturating_sub(first).min(64);
-    let below = |n: u64| if n >= 64 { u64::MAX } else { (1 << n) - 1 };
-    below(to) & !below(from)
-}
-
 /// Words that contain pages of a range, each with its number and the bitmap of its pages in the
 /// range.
 fn words_of(pages: Range<u64>) -> impl Iterator<Item = (u64, u64)> {
     (pages.start / 64..pages.end.div_ceil(64))
-        .map(move |number| (number, bits_within(number, pages.clone())))
+        .map(move |number| (number, bits_within(number, &pages)))
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use super::*;
 
     /// Model of a page index that has one entry per page.
@@ -477,10 +470,10 @@ mod tests {
     fn a_stream_takes_an_entry_for_64_pages() {
         let mut pages = Pages::default();
         (0..25_600).for_each(|page| _ = pages.write(page..page + 1));
-        assert_eq!(pages.words.len(), 400);
+        assert_eq!(pages.words.values().count(), 400);
         assert_eq!(pages.take(0..u64::MAX, 25_600), Some(0..25_600));
         pages.written(0..25_600);
-        assert_eq!(pages.words.len(), 0);
+        assert!(pages.words.is_empty());
         assert_eq!(pages.write(u64::MAX - 3..u64::MAX), 3, "up to the last page there can be");
         assert_eq!(pages.take(0..u64::MAX, 100), Some(u64::MAX - 3..u64::MAX));
     }

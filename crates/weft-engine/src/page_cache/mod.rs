@@ -102,6 +102,7 @@ mod pass;
 mod pool;
 mod proportion;
 mod queue;
+pub(crate) mod sparse;
 #[cfg(test)]
 mod tests;
 mod throttle;

@@ -8,11 +8,14 @@
 //! that is dirtied again counts in two epochs. A flush is complete once no page of its epoch or an
 //! earlier one is left. Hence pages dirtied after the arrival of a flush never delay it.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::ops::Range;
+
+use smallvec::SmallVec;
 
 use super::op::Pinned;
 use crate::contract::frame::Frame;
+use crate::page_cache::sparse::Sparse;
 
 /// Page in the cache: it is dirty, is being written, or is in use by a client request.
 #[derive(Clone, Copy, Debug)]
@@ -40,27 +43,10 @@ impl Page {
     }
 }
 
-/// Calls `each` for every resident page of a range. Most ranges are one page.
-fn each_mut(
-    here: &mut BTreeMap<u64, Page>,
-    pages: Range<u64>,
-    mut each: impl FnMut(u64, &mut Page),
-) {
-    if pages.end - pages.start == 1 {
-        if let Some(page) = here.get_mut(&pages.start) {
-            each(pages.start, page);
-        }
-        return;
-    }
-    for (number, page) in here.range_mut(pages) {
-        each(*number, page);
-    }
-}
-
 /// Resident pages of a volume, by number.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Resident {
-    pages: BTreeMap<u64, Page>,
+    pages: Sparse<Page>,
     epochs: Epochs,
 }
 
@@ -106,13 +92,12 @@ impl Epochs {
 impl Resident {
     /// Resident page with this number; `None` if it is not resident or was replaced on the volume.
     pub(super) fn get(&self, page: u64) -> Option<&Page> {
-        self.pages.get(&page).filter(|page| !page.gone)
+        self.pages.get(page).filter(|page| !page.gone)
     }
 
     /// Resident pages of a range, in ascending order.
     pub(super) fn within(&self, pages: &Range<u64>) -> impl Iterator<Item = (u64, &Page)> {
-        let here = self.pages.range(pages.clone()).filter(|(_, page)| !page.gone);
-        here.map(|(number, page)| (*number, page))
+        self.pages.iter(pages.clone()).filter(|(_, page)| !page.gone)
     }
 
     /// Frame for a write to a page: the page's own frame, or a new one from `new`. The page stays
@@ -126,7 +111,7 @@ impl Resident {
             pins: 0,
             gone: false,
         };
-        let page = self.pages.entry(page).or_insert_with(fresh);
+        let page = self.pages.get_or_insert_with(page, fresh);
         page.gone = false;
         page.pins += 1;
         page.frame
@@ -135,7 +120,7 @@ impl Resident {
     /// Records that pages were filled with new data, and so are dirty.
     pub(super) fn filled(&mut self, pages: Range<u64>) {
         let Self { pages: here, epochs } = self;
-        each_mut(here, pages, |_, page| {
+        here.each_mut(pages, |_, page| {
             page.pins -= 1;
             if page.dirty.is_none() {
                 page.dirty = Some(epochs.add());
@@ -145,16 +130,16 @@ impl Resident {
 
     /// Marks pages as being written.
     pub(super) fn taken(&mut self, pages: Range<u64>) {
-        for (_, page) in self.pages.range_mut(pages) {
+        self.pages.each_mut(pages, |_, page| {
             assert!(page.written.is_none(), "one write of a page is under way at a time");
             (page.written, page.copied) = (page.dirty.take(), false);
-        }
+        });
     }
 
     /// Records that the data of pages being written was copied to a buffer, so that the pages may
     /// change.
     pub(super) fn copied(&mut self, pages: Range<u64>) {
-        each_mut(&mut self.pages, pages, |_, page| page.copied = true);
+        self.pages.each_mut(pages, |_, page| page.copied = true);
     }
 
     /// Frame of a page with data that is neither on the members nor in a buffer; `None` if there is
@@ -167,9 +152,10 @@ impl Resident {
 
     /// Ends a successful write of pages. Frames that are no longer in use are added to `freed`.
     pub(super) fn written(&mut self, pages: Range<u64>, freed: &mut Vec<Frame>) {
-        for (_, page) in self.pages.range_mut(pages.clone()) {
-            self.epochs.remove(page.written.take().expect("the page was taken"));
-        }
+        let epochs = &mut self.epochs;
+        self.pages.each_mut(pages.clone(), |_, page| {
+            epochs.remove(page.written.take().expect("the page was taken"));
+        });
         self.free(pages, freed);
     }
 
@@ -177,18 +163,19 @@ impl Resident {
     /// longer in use are added to `freed`.
     pub(super) fn not_written(&mut self, pages: Range<u64>, freed: &mut Vec<Frame>) -> Vec<u64> {
         let mut again = Vec::new();
-        for (number, page) in self.pages.range_mut(pages.clone()) {
+        let epochs = &mut self.epochs;
+        self.pages.each_mut(pages.clone(), |number, page| {
             let epoch = page.written.take().expect("the page was taken");
             if page.gone {
-                self.epochs.remove(epoch);
-                continue;
+                epochs.remove(epoch);
+                return;
             }
             // The page keeps the older of its two epochs.
             if let Some(newer) = page.dirty.replace(epoch) {
-                self.epochs.remove(newer);
+                epochs.remove(newer);
             }
-            again.push(*number);
-        }
+            again.push(number);
+        });
         self.free(pages, freed);
         again
     }
@@ -196,19 +183,20 @@ impl Resident {
     /// Drops pages that were replaced on the volume or given up. Frames that are no longer in use
     /// are added to `freed`.
     pub(super) fn replaced(&mut self, pages: Range<u64>, freed: &mut Vec<Frame>) {
-        for (_, page) in self.pages.range_mut(pages.clone()) {
+        let epochs = &mut self.epochs;
+        self.pages.each_mut(pages.clone(), |_, page| {
             if let Some(epoch) = page.dirty.take() {
-                self.epochs.remove(epoch);
+                epochs.remove(epoch);
             }
             page.gone = page.written.is_some();
-        }
+        });
         self.free(pages, freed);
     }
 
     /// Keeps the cached pages of a range in the cache for a read, and returns them.
     pub(super) fn pin(&mut self, pages: &Range<u64>) -> Pinned {
         let mut pinned = Pinned::new();
-        each_mut(&mut self.pages, pages.clone(), |number, page| {
+        self.pages.each_mut(pages.clone(), |number, page| {
             if !page.gone {
                 page.pins += 1;
                 pinned.push((number, page.frame));
@@ -220,10 +208,10 @@ impl Resident {
     /// Unpins the pages of a read. Frames that are no longer in use are added to `freed`.
     pub(super) fn unpin(&mut self, pinned: &Pinned, freed: &mut Vec<Frame>) {
         for (number, frame) in pinned {
-            let page = self.pages.get_mut(number).expect("the page was pinned");
+            let page = self.pages.get_mut(*number).expect("the page was pinned");
             page.pins -= 1;
             if page.is_unused() {
-                self.pages.remove(number);
+                self.pages.remove(*number);
                 freed.push(*frame);
             }
         }
@@ -242,13 +230,13 @@ impl Resident {
 
     /// Numbers of the pages of a range that are being written.
     pub(super) fn being_written(&self, pages: Range<u64>) -> Vec<u64> {
-        let here = self.pages.range(pages).filter(|(_, page)| page.written.is_some());
-        here.map(|(number, _)| *number).collect()
+        let here = self.pages.iter(pages).filter(|(_, page)| page.written.is_some());
+        here.map(|(number, _)| number).collect()
     }
 
     /// Marks a page as not dirty.
     pub(super) fn undirtied(&mut self, page: u64) {
-        let page = self.pages.get_mut(&page).expect("it is here");
+        let page = self.pages.get_mut(page).expect("it is here");
         if let Some(epoch) = page.dirty.take() {
             self.epochs.remove(epoch);
         }
@@ -262,15 +250,15 @@ impl Resident {
     /// Oldest epoch of the data that is being written from pages of a range, that is, in which that
     /// data became dirty; `None` if no page of the range is being written.
     pub(super) fn oldest_written(&self, pages: Range<u64>) -> Option<u64> {
-        self.pages.range(pages).filter_map(|(_, page)| page.written).min()
+        self.pages.iter(pages).filter_map(|(_, page)| page.written).min()
     }
 
     /// Pages that became dirty in `epoch` or before, and are dirty or being written.
-    pub(super) fn of_epoch(&self, epoch: u64) -> impl Iterator<Item = (&u64, &Page)> + Clone {
+    pub(super) fn of_epoch(&self, epoch: u64) -> impl Iterator<Item = (u64, &Page)> + Clone {
         let of = move |page: &Page| {
             [page.dirty, page.written].into_iter().flatten().any(|its| its <= epoch)
         };
-        self.pages.iter().filter(move |(_, page)| of(page))
+        self.pages.iter(0..u64::MAX).filter(move |(_, page)| of(page))
     }
 
     pub(super) fn is_being_written(&self) -> bool {
@@ -282,10 +270,10 @@ impl Resident {
     }
 
     fn free(&mut self, pages: Range<u64>, freed: &mut Vec<Frame>) {
-        let here = self.pages.range(pages);
-        let numbers: Vec<u64> = here.filter(|it| it.1.is_unused()).map(|it| *it.0).collect();
+        let here = self.pages.iter(pages).filter(|(_, page)| page.is_unused());
+        let numbers: SmallVec<[u64; 8]> = here.map(|(number, _)| number).collect();
         for number in numbers {
-            let page = self.pages.remove(&number).expect("the page is resident");
+            let page = self.pages.remove(number).expect("the page is resident");
             freed.push(page.frame);
         }
     }

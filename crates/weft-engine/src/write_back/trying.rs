@@ -95,7 +95,7 @@ impl WriteBack {
             Some(_) => left.any(|(_, page)| page.written.is_some()),
             None => resident.is_being_written(),
         };
-        (!is_left && !waits).then(|| of_epoch.map(|(number, _)| *number).collect())
+        (!is_left && !waits).then(|| of_epoch.map(|(number, _)| number).collect())
     }
 
     /// Gives up the pages that are still dirty, for a stop.

@@ -21,7 +21,7 @@
 //!
 //! Source   writeback.md §2.4
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 
 use weft_units::{ClientId, Span, Time, VolumeId};
 
@@ -29,14 +29,17 @@ use super::{OpId, WriteBack};
 use crate::array::outbox::Outbox;
 use crate::contract::output::Output;
 use crate::mutant::{self, Mutant};
+use crate::page_cache::sparse::Sparse;
 use crate::page_cache::{Balance, WriterId};
 use crate::volume::Volume;
 
 /// Page-cache writers that stand for clients. A writer exists until its client disconnects.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Writers {
-    of_client: BTreeMap<(ClientId, VolumeId), WriterId>,
-    states: BTreeMap<WriterId, Writer>,
+    /// Writer of each client on each volume, by [`name_of`] of both.
+    of_client: Sparse<WriterId>,
+    /// State of each writer, by the number of the writer; `None` for numbers that are not in use.
+    states: Vec<Option<Writer>>,
     /// End of each pause, with the writer that pauses.
     pauses: BTreeSet<(Time, WriterId)>,
     /// Writers to be handled in the next turn: they were woken, or their pause has ended.
@@ -61,7 +64,7 @@ struct Writer {
 impl Writers {
     /// Number of replies that the throttle delays.
     pub(super) fn answers_delayed(&self) -> usize {
-        self.states.values().map(|writer| writer.delayed.len()).sum()
+        self.states.iter().flatten().map(|writer| writer.delayed.len()).sum()
     }
 
     /// Number of pauses that have begun so far.
@@ -81,7 +84,7 @@ impl Writers {
 
     /// Ends the pause of a writer early, because the throttle may decide differently now.
     pub(super) fn wake(&mut self, writer: WriterId) {
-        if let Some(state) = self.states.get_mut(&writer) {
+        if let Some(Some(state)) = self.states.get_mut(writer.index()) {
             if let Some(until) = state.paused_until.take() {
                 self.pauses.remove(&(until, writer));
             }
@@ -91,7 +94,9 @@ impl Writers {
 
     /// Ends the pauses of all writers of a volume early.
     pub(super) fn wake_all(&mut self, volume: VolumeId) {
-        let of_volume = self.of_client.iter().filter(|(name, _)| name.1 == volume);
+        let all = self.of_client.iter(0..u64::MAX);
+        let of_volume =
+            all.filter(|(_, writer)| self.get(**writer).is_some_and(|it| it.volume == volume));
         let writers: Vec<_> = of_volume.map(|(_, writer)| *writer).collect();
         writers.into_iter().for_each(|writer| self.wake(writer));
     }
@@ -116,18 +121,24 @@ impl Writers {
     }
 
     fn state(&mut self, writer: WriterId) -> &mut Writer {
-        self.states.get_mut(&writer).expect("a writer stays until its client is gone")
+        let state = self.states[writer.index()].as_mut();
+        state.expect("a writer stays until its client is gone")
+    }
+
+    /// State of a writer; `None` if its client has disconnected.
+    fn get(&self, writer: WriterId) -> Option<&Writer> {
+        self.states.get(writer.index())?.as_ref()
     }
 
     /// Removes the writers of a client. Returns them, each with its writes that were not answered
     /// yet.
     fn remove(&mut self, client: ClientId) -> Vec<(WriterId, Vec<OpId>)> {
-        let first = (client, VolumeId(0));
-        let of_client = self.of_client.range(first..=(client, VolumeId(u16::MAX)));
-        let names: Vec<_> = of_client.map(|(name, writer)| (*name, *writer)).collect();
-        let forget = |(name, writer)| {
-            self.of_client.remove(&name);
-            let state = self.states.remove(&writer).expect("the writer has a state");
+        let first = name_of(client, VolumeId(0));
+        let of_client = self.of_client.iter(first..first + (1 << 16));
+        let names: Vec<_> = of_client.map(|(name, writer)| (name, *writer)).collect();
+        let forget = |(name, writer): (u64, WriterId)| {
+            self.of_client.remove(name);
+            let state = self.states[writer.index()].take().expect("the writer has a state");
             if let Some(until) = state.paused_until {
                 self.pauses.remove(&(until, writer));
             }
@@ -143,11 +154,13 @@ impl WriteBack {
     /// Writer that stands for a client on a volume. It is created if it does not exist.
     pub(super) fn writer_of(&mut self, client: ClientId, volume: VolumeId) -> WriterId {
         let (writers, cache) = (&mut self.writers, &mut self.cache);
-        *writers.of_client.entry((client, volume)).or_insert_with(|| {
+        *writers.of_client.get_or_insert_with(name_of(client, volume), || {
             let writer = cache.add_writer(0);
             let delayed = VecDeque::new();
             let state = Writer { volume, delayed, balances: false, paused_until: None };
-            writers.states.insert(writer, state);
+            let count = writers.states.len().max(writer.index() + 1);
+            writers.states.resize_with(count, || None);
+            writers.states[writer.index()] = Some(state);
             writer
         })
     }
@@ -167,7 +180,7 @@ impl WriteBack {
         if state.delayed.len() == 1 {
             self.go_on_writing(writer, volumes, out);
         }
-        if self.writers.states.get(&writer).is_some_and(|state| !state.delayed.is_empty()) {
+        if self.writers.get(writer).is_some_and(|state| !state.delayed.is_empty()) {
             // The data is copied, so that a paused client holds no frames.
             let frames = std::mem::take(&mut self.client_op(id).request.frames);
             if frames.count > 0 {
@@ -180,7 +193,7 @@ impl WriteBack {
     pub(super) fn go_on_pausing(&mut self, volumes: &mut [Volume], out: &mut Outbox) {
         self.take_wakes(out.now);
         for writer in self.writers.take_due(out.now, self.memory.has_buffer()) {
-            if self.writers.states.contains_key(&writer) {
+            if self.writers.get(writer).is_some() {
                 self.go_on_writing(writer, volumes, out);
             }
         }
@@ -240,6 +253,11 @@ impl WriteBack {
             self.cache.remove_writer(out.now, writer);
         }
     }
+}
+
+/// Number of a client on a volume, in the order of clients and then of volumes.
+fn name_of(client: ClientId, volume: VolumeId) -> u64 {
+    u64::from(client.0) << 16 | u64::from(volume.0)
 }
 
 /// Longest pause of a writer (`MAX_PAUSE` of the kernel).
