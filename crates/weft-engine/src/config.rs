@@ -58,8 +58,8 @@ impl WriteBackConfig {
         self.pages + BUFFERS * self.buffer_pages()
     }
 
-    /// Number of pages of one write-back buffer. All buffers together are at most half as large as
-    /// the cache.
+    /// Number of pages of one write-back buffer, at least one. All buffers together are at most
+    /// half as large as the cache, except in a cache of fewer than 16 pages.
     pub(crate) fn buffer_pages(&self) -> u32 {
         (self.pages / (2 * BUFFERS)).clamp(1, BUFFER_PAGES_MAX)
     }
@@ -77,8 +77,8 @@ impl WriteBackConfig {
     }
 }
 
-/// Number of write-back buffers. A write of the largest size fills one buffer, so as many such
-/// writes can be in flight at the same time.
+/// Number of write-back buffers, which is also the largest number of writes of the largest size
+/// that can be in flight at the same time: each of them fills one buffer.
 pub(crate) const BUFFERS: u32 = 8;
 
 /// Largest size of a write by the cache, in pages (2 MiB). Eight such writes keep a queue full and
@@ -92,8 +92,8 @@ pub struct VolumeConfig {
     pub source: VolumeSource,
     /// Initial values of the knobs.
     pub knobs: Knobs,
-    /// Additional limit on the number of stripes in the stripe cache; tests use it for a cache of
-    /// two stripes.
+    /// Additional limit on the number of stripes in the stripe cache; `None` for no such limit.
+    /// Tests use it for a cache of two stripes.
     pub stripes_max: Option<u32>,
 }
 
@@ -138,14 +138,15 @@ impl VolumeSource {
     }
 
     /// Smallest number of frames with which the volume can work: those of one stripe of the stripe
-    /// cache, or of one unit of a mirror's resync. 0 for a single member.
+    /// cache, or of one unit of a mirror's resync. 0 for RAID 0, linear and a single member.
     pub(crate) fn frames_min(&self, knobs: &Knobs) -> u32 {
         self.assembly().map_or(0, |assembly| assembly.cache_frames(knobs.stripe_size, 1))
     }
 }
 
 impl Config {
-    /// Configuration for one volume, with memory for a full stripe cache and 64 MiB of payload.
+    /// Configuration for one volume, with memory for the stripe cache that `knobs` ask for and 64
+    /// MiB of payload.
     #[must_use]
     pub fn for_volume(assembly: Assembly, knobs: Knobs) -> Self {
         let stripe_frames = assembly.stripe_frames(knobs.stripe_size);
@@ -185,8 +186,8 @@ impl Config {
         self.write_back.as_ref().map_or(0, WriteBackConfig::frames)
     }
 
-    /// Frames of the write-back cache's pages. No member reads or writes them directly: a page is
-    /// copied to a write-back buffer before it is written.
+    /// Frame numbers of the write-back cache's pages; empty without a cache. No member reads or
+    /// writes these frames directly: a page is copied to a write-back buffer before it is written.
     #[must_use]
     pub fn write_back_page_frames(&self) -> Range<u32> {
         let first = 1 + self.cache_frames;

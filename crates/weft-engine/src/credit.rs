@@ -32,7 +32,8 @@ impl Credit {
         Self { limit, accounts: Vec::new(), planted: None }
     }
 
-    /// Takes credit for a request of `bytes` payload. Returns whether the client had enough.
+    /// Takes credit for a request of `bytes` payload, if the client has enough or has nothing
+    /// outstanding. Returns whether the credit was taken.
     pub(crate) fn take(&mut self, client: ClientId, bytes: u64) -> bool {
         let place = self.find(client).unwrap_or_else(|place| {
             self.accounts.insert(place, Account { client, bytes: 0, gone: false });
@@ -50,8 +51,8 @@ impl Credit {
         enough
     }
 
-    /// Returns the credit of an answered request. The result tells whether the client gets a
-    /// `Credit` output: it does not if it has disconnected, or if the request had no payload.
+    /// Gives back the credit of an answered request to the client. Returns whether the client gets
+    /// a `Credit` output: not if it has disconnected, or if the request had no payload.
     pub(crate) fn give_back(&mut self, client: ClientId, bytes: u64) -> bool {
         let Ok(place) = self.find(client) else { return false };
         let account = &mut self.accounts[place];
@@ -63,7 +64,8 @@ impl Credit {
         !gone && bytes > 0
     }
 
-    /// Records that a client has disconnected. Its account is removed with its last request.
+    /// Records that a client has disconnected. The client's account is removed when its last
+    /// request is answered.
     pub(crate) fn client_gone(&mut self, client: ClientId) {
         let Ok(place) = self.find(client) else { return };
         let account = &mut self.accounts[place];

@@ -139,8 +139,9 @@ use weft_units::{Bytes, ClientId, Time, VolumeId};
 /// - Every `Submit` and `Compute` carries a fresh [`Token`] and gets exactly one [`Input::Done`].
 /// - The same configuration and the same sequence of `(now, input)` give the same outputs, bit for
 ///   bit.
-/// - The engine never sees payload: it names frames, and the driver owns the memory. Superblocks
-///   are the exception: the engine creates their bytes and passes them in a `Submit`.
+/// - The engine never accesses payload: it names frames, and the driver owns the memory. Metadata
+///   (superblocks, bitmaps, bad-block logs) is the exception: the engine creates the bytes and
+///   passes them in a `Submit`.
 /// - A failure of a member or a request is reported by an output, never by a panic.
 #[derive(Clone, Debug)]
 pub struct Engine {
@@ -210,7 +211,7 @@ impl Engine {
     }
 
     /// Takes turns until there is no more to decide, but at most `turns_max`, and appends all of
-    /// their outputs to `outputs`.
+    /// their outputs to `outputs`. Returns the amount of work done, and whether more is to be done.
     ///
     /// A driver first hands over all inputs that it has, then takes the turns, then carries out the
     /// outputs. If [`Turn::more`] is set, the run ended because of `turns_max`: the driver carries
@@ -230,9 +231,9 @@ impl Engine {
         all
     }
 
-    /// First half of a turn: takes the decisions of the turn and appends their outputs. Requests
-    /// for a member with a queue that holds them back are output later, by
-    /// [`unplug_queues`](Engine::unplug_queues).
+    /// First half of a turn: takes the decisions of the turn, appends their outputs, and returns
+    /// the amount of work done. Requests for a member with a queue that holds them back are output
+    /// later, by [`unplug_queues`](Engine::unplug_queues).
     pub fn decide(&mut self, now: Time, outputs: &mut VecDeque<Output>) -> Turn {
         let turn = self.turn(now);
         self.out.take_outputs(outputs);
@@ -510,7 +511,8 @@ impl Engine {
     }
 
     /// Sets a knob of the write-back cache. A knob of the page pool applies to all volumes, any
-    /// other knob to `volume` only.
+    /// other knob to `volume` only. Fails if there is no such volume, no cache, or the value does
+    /// not fit.
     fn set_of_cache(&mut self, volume: VolumeId, knob: Knob) -> Result<(), ReplyError> {
         if volume.index() >= self.volumes.len() {
             return Err(ReplyError::Invalid("no such volume"));
@@ -586,6 +588,6 @@ impl Engine {
 /// returns credit.
 pub const NO_CREDIT: &str = "the client has no credit left for it";
 
-/// Text of the error when a knob of the write-back cache is set although there is no cache.
+/// Text of the error that answers a change of a knob of the write-back cache if there is no cache.
 pub const NO_WRITE_BACK: &str =
     "found no write-back cache, which this knob is of; serve with --write-back SIZE";

@@ -38,13 +38,13 @@ use crate::contract::member::MemberState;
 use crate::contract::output::Notice;
 use crate::mutant::Mutant;
 
-/// Bad blocks of a member, and the position up to which the list on the member's disk has them.
+/// Bad blocks of a member, and how far the list of them on the member is complete.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct BadLog {
     blocks: BadBlocks,
     /// Whether the area for the log on the member holds a list.
     is_list: bool,
-    /// Whether the list on the member differs from `blocks`.
+    /// Whether `blocks` changed after the list was last sent to the member, or that write failed.
     is_stale: bool,
     /// Lowest data sector that was recorded after the list was last sent to the member; `None` if
     /// none was. Only sectors of members under recovery count.
@@ -70,7 +70,8 @@ impl BadLog {
         self.is_stale
     }
 
-    /// Whether the superblock is to say that the member has a list. An empty list needs none.
+    /// Whether the superblock is to record that the member has a list: a list is on the member, and
+    /// `blocks` is not empty.
     pub(super) fn is_used(&self) -> bool {
         self.is_list && !self.blocks.is_empty()
     }

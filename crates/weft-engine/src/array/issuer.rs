@@ -55,7 +55,7 @@ impl Issuer {
 }
 
 impl Outbox {
-    /// Answers a request or a command.
+    /// Sends the result of a request or command to its issuer, a client or the write-back cache.
     pub(crate) fn answer(&mut self, issuer: Issuer, result: Result<(), ReplyError>) {
         match issuer {
             Issuer::Client { client, tag } => self.reply(client, tag, result),

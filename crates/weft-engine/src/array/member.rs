@@ -37,10 +37,11 @@ pub(crate) struct Member {
     /// Superblock that the member had when it joined, kept up to date as the template for the next
     /// one written. `None` for a member without metadata.
     superblock: Option<Superblock>,
-    /// Read the member only if no other member has the data.
+    /// Whether reads avoid the member: it is read only where no other member has the data (md's
+    /// `write-mostly`).
     pub(crate) write_mostly: bool,
-    /// First sector of the array's data on the member. During a reshape, the first sector of the
-    /// data in either geometry.
+    /// First sector of the array's data on the member. During a reshape, the lower one of the first
+    /// sectors of the two geometries.
     data_offset: Sectors,
     /// Distances from `data_offset` to the data of the geometry before a reshape, and to the data
     /// of the geometry after it. Zero without a reshape.
@@ -61,7 +62,7 @@ pub(crate) struct Member {
     /// Earliest time at which a read is to be given up that was sent to the member before it
     /// stalled and has no answer yet; `None` if there is no such read.
     pub(crate) gives_up_at: Option<Time>,
-    /// Ranges of the member that hold no valid data.
+    /// Bad-block log: ranges of the member that hold no valid data.
     pub(crate) bad: BadLog,
     /// Whether a notice about the member's stall was sent.
     pub(crate) warned: bool,
@@ -74,8 +75,8 @@ pub(crate) struct Member {
     /// Whether the member's superblock area may hold an older superblock: the member joined a
     /// running array, and its superblock was not written yet.
     pub(crate) superblock_is_old: bool,
-    /// First sector of the member's copy of the bitmap, if the array has one and there is room for
-    /// it.
+    /// First sector of the member's copy of the bitmap; `None` if the array has no bitmap, or the
+    /// member has no room for it.
     pub(crate) bitmap_start: Option<Sectors>,
     /// Whether the whole bitmap has to be written to the member, because its copy may differ from
     /// that of the array.
@@ -91,8 +92,8 @@ pub(crate) struct Member {
     /// Number of unanswered requests, whether in the member's queue or sent.
     pub(crate) in_flight: u32,
     pub(crate) queue: MemberQueue<Owner>,
-    /// Queue knobs of the member, if they differ from the volume's. Only the queue knobs of this
-    /// set are used.
+    /// Queue knobs of the member, if they differ from the volume's; `None` otherwise. Only the
+    /// queue knobs of this set are used.
     pub(crate) knobs: Option<Box<Knobs>>,
     /// Whether outstanding requests have to be given up: because the member failed, because it got
     /// a request after it had failed, or because it is stalled and other members may now have the
@@ -160,7 +161,7 @@ impl Member {
         self.superblock.as_ref()
     }
 
-    /// Mutable access to [`Member::superblock`].
+    /// Superblock of the member, to be changed. Panics for a member without metadata.
     pub(crate) fn superblock_mut(&mut self) -> &mut Superblock {
         self.superblock.as_mut().expect("members of an array have superblocks")
     }
@@ -216,7 +217,7 @@ impl Member {
     }
 
     /// Slot for which the member receives writes: the member's own slot or, for a replacement, the
-    /// slot of the member that it replaces.
+    /// slot of the member that it replaces. `None` for a spare and a failed member.
     pub(crate) fn written_slot(&self) -> Option<Slot> {
         self.slot.or(self.replaces)
     }

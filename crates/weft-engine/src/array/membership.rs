@@ -72,7 +72,8 @@ pub(crate) enum ReadAround {
 pub(crate) enum Report {
     /// A strip that could not be read is about to be rewritten on the member.
     Correcting { slot: Slot },
-    /// A strip was rewritten and could be read back. `sector` is its first data sector.
+    /// A strip was rewritten and could be read back: `sectors` sectors from data sector `sector`
+    /// on.
     Corrected { slot: Slot, sector: Sectors, sectors: Sectors },
     /// Sectors of the member, which is being rebuilt, cannot be computed, because too many of the
     /// other members cannot be read there. The sectors are recorded in the member's bad-block log.
@@ -84,8 +85,8 @@ pub(crate) enum Report {
     Suspect { slot: Slot, sector: Sectors, sectors: Sectors },
     /// The member failed a write. It is failed (taken out of use) even if that breaks the array.
     Failed { slot: Slot },
-    /// A read failed. If the member has now failed more than `most` reads in succession, the member
-    /// is failed, provided that the array can run without it.
+    /// A read failed. If the member has now failed more than `most` reads in succession, the
+    /// member is failed, provided that the array can run without it.
     ReadFailed { slot: Slot, most: u32 },
 }
 
@@ -318,7 +319,8 @@ impl Membership {
         self.tolerance.suffices(slots)
     }
 
-    /// Whether reads may go straight to their member, past the stripe cache.
+    /// Whether reads may go straight to their member, past the stripe cache: every slot has an
+    /// in-sync member, and no stalled member could be replaced by reads of the others.
     pub(crate) fn reads_aligned(&self) -> bool {
         self.is_whole()
             && (self.stalled.is_empty()
@@ -353,7 +355,7 @@ impl Membership {
         self.entries[slot.index()].recovery_offset
     }
 
-    /// The member at `slot`, unless it failed.
+    /// Index of the member at `slot`; `None` if the slot is empty or its member failed.
     #[inline]
     pub(crate) fn member_at(&self, slot: Slot) -> Option<MemberIndex> {
         self.entries[slot.index()].member

@@ -80,7 +80,8 @@ pub(crate) struct Array {
     pub(crate) membership_before: Membership,
     /// I/O class for the member requests of the running sync.
     pub(crate) sync_class: Class,
-    /// For each slot, the position of its member in `members`.
+    /// For each slot, the position of its member in `members`; `None` if the slot is empty or its
+    /// member failed.
     slots: Vec<Option<usize>>,
     /// Position in `members` of the member with each [`MemberIndex`]; `None` after it has left.
     positions: Vec<Option<usize>>,
@@ -88,9 +89,10 @@ pub(crate) struct Array {
     roles: Vec<Role>,
     /// Layout of the data; `None` for a member without metadata.
     layout: Option<Layout>,
-    /// Write-intent bitmap, if the array has one.
+    /// Write-intent bitmap; `None` if the array has none.
     bitmap: Option<Box<IntentBitmap>>,
-    /// Addition or removal of the bitmap that the next superblock update has to make.
+    /// Addition or removal of the bitmap that the next superblock update has to make; `None` if the
+    /// bitmap stays as it is.
     bitmap_change: Option<BitmapChange>,
     events: u64,
     epoch_secs: u64,

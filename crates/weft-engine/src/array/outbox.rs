@@ -335,7 +335,7 @@ impl Outbox {
         }
     }
 
-    /// Takes all waiting requests out of the queue of `member`.
+    /// Removes all waiting requests from the queue of `member`, and returns them.
     pub(crate) fn take_waiting(&mut self, member: &mut Member) -> Vec<Waiting<Owner>> {
         let waiting = member.queue.take_waiting();
         assert!(self.queued >= waiting.len(), "a waiting request was queued");
@@ -463,7 +463,8 @@ impl Outbox {
         self.turn += 1;
     }
 
-    /// Sends a request that is never merged with others.
+    /// Sends a request that is never merged with others, or adds it to the member's queue if that
+    /// holds requests back.
     pub(crate) fn submit(
         &mut self,
         volume: VolumeId,
@@ -662,7 +663,7 @@ impl Outbox {
     }
 
     /// Appends the outstanding request at index `place` to the list of its member's requests.
-    /// Returns the index of the request before it.
+    /// Returns the index of the request before it, `END` if there is none.
     #[inline]
     fn append_to_member(&mut self, member: MemberIndex, place: u32) -> u32 {
         if self.of_members.len() <= member.index() {

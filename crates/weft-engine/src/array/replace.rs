@@ -115,9 +115,9 @@ impl Array {
         named.for_each(|it| it.with = None);
     }
 
-    /// Whether a spare can be bound to the slot of a member that it is to replace. The spare's own
-    /// superblock must record it as a spare first; this is required before a spare takes an empty
-    /// slot too.
+    /// Whether a spare can be bound to the slot of a member that it is to replace. Failures have to
+    /// be recorded and the spare's own superblock must record it as a spare first, as before a
+    /// spare takes an empty slot.
     pub(crate) fn can_bind(&self) -> bool {
         !self.to_replace.is_empty()
             && self.failures_recorded()

@@ -62,7 +62,8 @@ pub(crate) struct Reshape {
     /// Position in the superblocks of all members.
     recorded: Sectors,
     /// Number of the superblock update in which all members record the position at which the
-    /// reshape begins or goes on. Nothing is copied before that update is done.
+    /// reshape begins or goes on. Nothing is copied before that update is done. `None` for a
+    /// reshape that a read-only array does not continue.
     begins: Option<u64>,
     /// Whether a flush is under way after which a new position is recorded.
     flushing: bool,
@@ -72,12 +73,12 @@ pub(crate) struct Reshape {
 }
 
 impl Side {
-    /// Bit in the kind of a part that marks the part as one of the geometry before. `JOB` is the
-    /// bit that marks the number of a computation.
+    /// Bit in the kind of a part that marks the part as belonging to the geometry before. `JOB` is
+    /// the bit that does so in the number of a computation.
     const KIND: u32 = 1 << 8;
     const JOB: u32 = 1 << 31;
 
-    /// Marks a part of a member request as one of this geometry.
+    /// Marks a part of a member request as belonging to this geometry.
     pub(crate) fn mark(self, part: CompletionTarget) -> CompletionTarget {
         let bit = if self == Self::Before { Self::KIND } else { 0 };
         CompletionTarget { kind: part.kind | bit, ..part }
@@ -89,7 +90,7 @@ impl Side {
         (side, CompletionTarget { kind: part.kind & !Self::KIND, ..part })
     }
 
-    /// Marks the number of a computation as one of this geometry.
+    /// Marks the number of a computation as belonging to this geometry.
     pub(crate) fn mark_job(self, job: JobId) -> JobId {
         JobId(job.0 | if self == Self::Before { Self::JOB } else { 0 })
     }
@@ -132,7 +133,7 @@ impl Reshape {
     }
 
     /// Number of sectors that one step of the copy writes on each member: the larger of the two
-    /// chunk sizes, which is a number of full stripes of the geometry after.
+    /// chunk sizes, which is the height of one or more full stripes of the geometry after.
     ///
     /// Source   md-reshape.md §3
     pub(crate) fn unit_height(&self) -> Sectors {
@@ -254,13 +255,13 @@ impl Array {
         self.reshape.is_some() || self.is_resizing()
     }
 
-    /// The reshape under way.
+    /// The reshape under way. Panics if there is none.
     pub(crate) fn reshape(&self) -> &Reshape {
         self.reshape.as_ref().expect("the array is being reshaped")
     }
 
     /// Data sector, in the geometry after, at which the reshape goes on; `None` if there is nothing
-    /// to copy now.
+    /// to copy, or if the beginning of the reshape is not recorded yet.
     pub(crate) fn reshape_from(&self) -> Option<Sectors> {
         let reshape = self.reshape.as_ref().filter(|_| !self.reshape_begins())?;
         let copied = Sectors(reshape.copied.0 / u64::from(reshape.after.data_members()));
@@ -357,7 +358,7 @@ impl Array {
     }
 
     /// Discards the copies past the recorded position, unless a newer position is being recorded.
-    /// Returns whether they were discarded.
+    /// Returns whether the copies were discarded.
     pub(crate) fn forget_copied(&mut self) -> bool {
         let Some(reshape) = &mut self.reshape else { return false };
         let may = !reshape.flushing && reshape.durable == reshape.recorded;
@@ -392,7 +393,8 @@ impl Array {
         self.flushes.arrive(FlushFor::Reshape(reshape.copied));
     }
 
-    /// Handles the end of the flush for the position `copied`.
+    /// Handles the end of the flush for the position `copied`. If the flush succeeded
+    /// (`is_durable`), requests a superblock update that records the position.
     pub(super) fn reshape_flushed(&mut self, copied: Sectors, is_durable: bool) {
         let Some(reshape) = &mut self.reshape else { return };
         reshape.flushing = false;
@@ -505,7 +507,8 @@ impl Array {
         member.superblock().room_before_data(bitmap_end)
     }
 
-    /// Checks that the `size` data sectors of a member can move down by `least` sectors.
+    /// Checks that the `size` data sectors of a member can move down by `least` sectors; the error
+    /// says why they cannot.
     fn can_move(&self, member: &Member, size: Sectors, least: Sectors) -> Result<(), ReplyError> {
         let refused = |text: String| Err(ReplyError::Refused(text));
         let label = &member.info.label;

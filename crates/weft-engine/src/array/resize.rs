@@ -28,7 +28,7 @@ pub(super) struct Resize {
     after: Layout,
     /// Number of the superblock update that records the change.
     update: u64,
-    /// Whether that update has begun.
+    /// Whether the superblock update that records the change has begun.
     begun: bool,
     /// First added sector of the resync space ([`Layout::resync_size`]); everything from there on
     /// has to be resynced. `None` if nothing is added.
@@ -60,8 +60,8 @@ impl Array {
         })
     }
 
-    /// Begins to use `size` data sectors of each member, or as many as every member has room for.
-    /// Returns `false` if the array uses as many already.
+    /// Begins to use `size` data sectors of each member; `None`: as many as every member has room
+    /// for. Returns `false` if the array uses as many already.
     ///
     /// # Errors
     /// The reason why the array cannot grow, with what was found and what was expected.
@@ -118,7 +118,8 @@ impl Array {
     ///
     /// Units    `frames` is the number of frames that a sync can use
     /// # Errors
-    /// The reason why the array cannot have as many, with what was found and what was expected.
+    /// The reason why the array cannot have this number of slots, with what was found and what was
+    /// expected.
     pub(crate) fn set_mirrors(
         &mut self,
         to: ArrayShape,
@@ -196,7 +197,8 @@ impl Array {
             .map_err(|error| ReplyError::Refused(error.to_string()))
     }
 
-    /// Checks that a member has room for the array's data and bitmap with the layout `after`.
+    /// Checks that a member has room for the array's data and bitmap with the layout `after`; the
+    /// error says what is missing.
     fn has_room_for(&self, member: &Member, after: &Layout) -> Result<(), ReplyError> {
         let info = &member.info;
         let mut superblock = member.superblock().clone();

@@ -59,7 +59,8 @@ pub(crate) enum Settles {
 #[derive(Clone, Debug)]
 pub(crate) struct Resync {
     pub(crate) action: SyncAction,
-    /// Lease on the whole array while the sync may change parity. The lease keeps the array dirty.
+    /// Lease that keeps the array dirty while the sync may change parity; `None` for a sync that
+    /// changes none.
     pub(crate) lease: Option<Lease>,
     /// Slots that were under recovery when the sync began and are still under recovery.
     slots: SlotSet,
@@ -90,7 +91,7 @@ pub(crate) struct Resync {
 }
 
 impl Resync {
-    /// Creates a sync that begins at data sector `from` of the members.
+    /// Creates a sync that begins at sector `from`, counted as [`Pass::size`].
     pub(crate) fn new(
         action: SyncAction,
         from: Sectors,
@@ -171,9 +172,10 @@ impl Resync {
         }
     }
 
-    /// Whether the sync can continue without another event: all of its units are done, so that it
-    /// can end, or the next unit can be started (`may`) and no started unit is in progress
-    /// (`syncs`).
+    /// Whether the sync can continue without another event. It can end once no unit is left to
+    /// start and every started unit is done. Otherwise it can start the next unit if the window and
+    /// the pace permit that, `may` returns true for the unit, and `syncs` (a sync of the unit is in
+    /// progress) is false for all started units.
     pub(crate) fn has_work(
         &self,
         cache_stripes: u32,
@@ -211,8 +213,8 @@ impl Resync {
         self.window.range(keys.clone()).next().is_some()
     }
 
-    /// Records that the sync of unit `key` has ended. `ok` is false if the unit could not be
-    /// synced.
+    /// Records that the sync of unit `key` has ended. `mismatch` is true if its copies or its
+    /// parity did not agree, `ok` is false if the unit could not be synced.
     pub(crate) fn unit_done(&mut self, key: u64, mismatch: bool, ok: bool) {
         assert!(self.window.remove(&key), "a unit is synced once");
         self.units += 1;
@@ -227,8 +229,8 @@ impl Resync {
         }
     }
 
-    /// Records that the sync of unit `key` has to wait until there is space: the next sync begins
-    /// there.
+    /// Ends the sync early because unit `key` has to wait until there is space on a member: the
+    /// next sync begins at this unit.
     pub(crate) fn unit_put_off(&mut self, key: u64) {
         assert!(self.window.remove(&key), "a unit is synced once");
         self.rewind(key);
@@ -241,13 +243,13 @@ impl Resync {
         self.mismatches.add(Mismatch { sector, wrong });
     }
 
-    /// Data sector of the members at which unit `key` begins.
+    /// Sector, counted as [`Pass::size`], at which unit `key` begins.
     pub(crate) fn sector_of(&self, key: u64) -> Sectors {
         Sectors(key * self.pass.unit.0)
     }
 
-    /// Ends the sync early, as if it had only come to data sector `sector`: the next sync continues
-    /// there.
+    /// Ends the sync early, as if it had only come to sector `sector`, counted as [`Pass::size`]:
+    /// the next sync continues there.
     pub(crate) fn rewind_to(&mut self, sector: Sectors) {
         self.rewind(sector.0 / self.pass.unit.0);
     }
@@ -262,13 +264,13 @@ impl Resync {
         self.stopping = true;
     }
 
-    /// Data sector of the members up to which every unit is done.
+    /// Sector, counted as [`Pass::size`], up to which every unit is done.
     pub(crate) fn completed(&self) -> Sectors {
         let first = self.window.first().copied().unwrap_or(self.next).min(self.next);
         Sectors(first * self.pass.unit.0).min(self.pass.size)
     }
 
-    /// Number of data sectors that the sync covers in all.
+    /// Number of sectors that a complete sync covers, counted as [`Pass::size`].
     pub(crate) fn total(&self) -> Sectors {
         self.pass.size
     }
@@ -282,7 +284,7 @@ impl Resync {
         self.slots != before
     }
 
-    /// Whether some unit of a recovery could not be synced.
+    /// Whether some unit of a recovery or reshape could not be synced.
     pub(crate) fn has_failed(&self) -> bool {
         self.failed
     }
@@ -420,7 +422,8 @@ fn units_of(ranges: &[SectorRange], unit: Sectors) -> VecDeque<Range<u64>> {
     units
 }
 
-/// Largest number of units that a sync may have started and not finished.
+/// Largest number of units that a sync may have started and not finished, if the stripe cache has
+/// `cache_stripes` stripes.
 fn window_stripes(cache_stripes: u32) -> usize {
     WINDOW_STRIPES.min(cache_stripes as usize / 4).max(1)
 }

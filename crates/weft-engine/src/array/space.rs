@@ -136,7 +136,7 @@ impl Array {
     }
 
     /// Whether a superblock update waits for space on a member, and no member can be failed
-    /// instead.
+    /// instead. `wait` is the knob `no_space_wait`; at 0 no member is failed for lack of space.
     pub(crate) fn is_stuck(&self, wait: Span) -> bool {
         let may_give_up = |member: &Member| {
             member.superblock_full_since.is_some()

@@ -20,7 +20,8 @@ use crate::contract::member::{MemberInfo, MemberState};
 use crate::mutant::Mutant;
 
 impl Array {
-    /// Removes a failed member or a spare from the array.
+    /// Removes a failed member or a spare from the array. The error says that the member is in use,
+    /// or that its requests or the record of its failure are outstanding.
     pub(crate) fn remove(&mut self, position: usize) -> Result<(), ReplyError> {
         let member = &self.members[position];
         match member.state {
@@ -51,7 +52,8 @@ impl Array {
         Ok(())
     }
 
-    /// Adds a new member as a spare, with a new superblock.
+    /// Adds a new member as a spare, with a new superblock. The error says why the array takes no
+    /// member now, or why the device does not fit.
     pub(crate) fn add(
         &mut self,
         info: MemberInfo,
@@ -99,7 +101,8 @@ impl Array {
         Ok(())
     }
 
-    /// Checks whether a member may join the array now, and whether the index of `info` is free.
+    /// Checks that a member may join the array now, and that the index of `info` is free; the error
+    /// says why not.
     fn may_join(&self, info: &MemberInfo) -> Result<(), ReplyError> {
         if self.membership.read_only || self.membership.broken {
             return Err(ReplyError::ReadOnly);
@@ -111,8 +114,8 @@ impl Array {
         self.bitmap_stays()
     }
 
-    /// Checks that the array has superblocks, in which a change can be recorded. `what` names the
-    /// change in the error.
+    /// Checks that the array has superblocks, in which a change can be recorded; otherwise the
+    /// error says that it has none. `what` names the change in the error.
     pub(super) fn has_superblocks(&self, what: &str) -> Result<(), ReplyError> {
         if !self.is_built {
             return Ok(());
@@ -125,7 +128,7 @@ impl Array {
 
     /// Number for a member that joins: its former number if that is free, otherwise, as in md, the
     /// first free number after those of the slots. Thus a removed member that returns is not
-    /// confused with the member that replaced it.
+    /// confused with the member that replaced it. An error if no number is free.
     fn free_number(
         &self,
         former: Option<u32>,
@@ -306,7 +309,8 @@ impl Array {
     }
 }
 
-/// Superblock for a new spare, derived from `template`, the superblock of another member.
+/// Superblock for a new spare, derived from `template`, the superblock of another member. The error
+/// says why the device does not fit.
 fn spare_superblock(
     template: &Superblock,
     info: &MemberInfo,

@@ -354,8 +354,8 @@ impl Array {
         self.updates.logging
     }
 
-    /// Test of a member: whether its superblock lags behind the update count, or found no space on
-    /// the member last time.
+    /// Returns a test of members: whether a member's superblock lags behind the update count, or
+    /// found no space on the member last time.
     fn lags(&self) -> impl Fn(&Member) -> bool + use<> {
         let events = self.events;
         move |member: &Member| {
@@ -481,7 +481,8 @@ impl Array {
         self.roles.iter().zip(0..).map(standing).collect()
     }
 
-    /// Handles a member's answer for the write of its superblock.
+    /// Handles a member's answer for the write of its superblock, or of zeros or the bad-block log
+    /// for the same update. `position` is `None` if the member has left the array.
     pub(crate) fn superblock_done(
         &mut self,
         position: Option<usize>,
@@ -687,7 +688,8 @@ impl Array {
         !self.flushed.is_empty() && (self.is_known() || planted)
     }
 
-    /// Result of the last flush of all members.
+    /// Result of the last flush of all members: an error only if a member failed it that the array
+    /// cannot run without.
     pub(crate) fn flush_result(&self) -> Result<(), ReplyError> {
         Ok(self.flush_result?)
     }

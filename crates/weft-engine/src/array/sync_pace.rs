@@ -51,10 +51,11 @@ pub(crate) struct Pace {
     left: u64,
     /// Number of client requests at the last call of [`Pace::look`].
     requests: u64,
-    /// Time of the last call of [`Pace::look`] that found new client requests.
+    /// Time of the last call of [`Pace::look`] that found new client requests, or a client that
+    /// waits; `None` if there was no such call.
     client_at: Option<Time>,
     client_waits: bool,
-    /// Start of the current step.
+    /// Start of the current step; `None` if no client is active, or if the step is over.
     step_began: Option<Time>,
     /// Duration of the last finished step.
     step_took: Span,
@@ -167,7 +168,7 @@ impl Pace {
     }
 
     /// Time at which clients will have been without a request for `pause`, if none arrives before;
-    /// `None` while a client waits for an answer.
+    /// `None` while a client waits for an answer, and if no client has been active.
     fn quiet_at(&self, pause: Span, client_waits: bool) -> Option<Time> {
         self.client_at.filter(|_| !client_waits).map(|at| at + pause)
     }

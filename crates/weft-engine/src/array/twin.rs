@@ -136,7 +136,8 @@ impl Array {
         Some((slot, self.replacement_of(slot)?))
     }
 
-    /// Like [`Array::stage`] for a write, while members are being replaced.
+    /// Stages a write, like [`Array::stage`], for the member at `position` and, if that member is
+    /// being replaced, for its replacement too.
     #[cold]
     pub(super) fn stage_twins(
         &mut self,

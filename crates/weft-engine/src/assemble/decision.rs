@@ -15,7 +15,8 @@ use super::{Assembly, Candidate, Dropped, Member, Options, Refused, Replacement,
 use crate::contract::member::MemberInfo;
 use crate::layout::Layout;
 
-/// Decides which candidates form the array, and whether it may be started; see [`super::assemble`].
+/// Decides which candidates form the array, and whether it may be started, or refuses it with a
+/// reason; see [`super::assemble`].
 pub(super) fn decide(candidates: &[Candidate], options: &Options) -> Result<Assembly, Refused> {
     let mut decision = Decision {
         dropped: Vec::new(),
@@ -59,7 +60,8 @@ impl Placed {
     }
 }
 
-/// State of the decision: what was dropped, noted and found so far.
+/// State of the decision so far: devices dropped, notes for people, states of the array, and
+/// replacements found.
 pub(super) struct Decision<'a> {
     dropped: Vec<Dropped>,
     notes: Vec<String>,
@@ -69,7 +71,7 @@ pub(super) struct Decision<'a> {
 }
 
 impl Decision<'_> {
-    /// Returns the devices that have a superblock, as members; drops the others.
+    /// Returns the devices that have a superblock, as members, and drops the other devices.
     fn readable(&mut self, candidates: &[Candidate]) -> Vec<Member> {
         let mut pool = Vec::new();
         for candidate in candidates {
@@ -93,7 +95,7 @@ impl Decision<'_> {
     }
 
     /// Keeps only the members of one array: the array that the options ask for, or the only array
-    /// found.
+    /// found. Refuses if there is no such array, or more than one.
     fn select(&mut self, pool: &mut Vec<Member>) -> Result<(), Refused> {
         let options = self.options;
         let (kept, others) =
@@ -165,8 +167,9 @@ impl Decision<'_> {
         Ok(())
     }
 
-    /// Index of the member that has the freshest superblock among those with a slot. Spares do not
-    /// count, because their update counts may be lower or higher.
+    /// Index of the member that has the freshest superblock among those with a slot. Refuses the
+    /// array if no member has a slot. Spares do not count, because their update counts may be lower
+    /// or higher.
     ///
     /// Among members with the highest count, one that no other of them records as failed is
     /// preferred, and then the first one. Equal counts alone do not make a member current. A crash
@@ -225,8 +228,9 @@ impl Decision<'_> {
         Ok(())
     }
 
-    /// Returns the members with features and logs that weft supports; when the assembly is
-    /// read-only, support for reading suffices. A member with unsupported logs of its own is
+    /// Returns the members with features and logs that weft supports, in order; when the assembly
+    /// is read-only, support for reading suffices. Other features, and a bitmap that weft could not
+    /// keep up to date, refuse the array; a member with a bad-block log that cannot be read is
     /// dropped.
     fn understood(
         &mut self,
@@ -258,7 +262,8 @@ impl Decision<'_> {
         Ok(understood)
     }
 
-    /// Refuses the array if a member has features with which weft cannot read, or cannot write.
+    /// Refuses the array if a member has features with which weft cannot read or, unless the
+    /// assembly is read-only, cannot write.
     fn features_allowed(
         &mut self,
         member: &Member,
@@ -363,7 +368,8 @@ impl Decision<'_> {
         Err(self.refused(AssemblyState::WriteBitmap, format!("{label}: {found}")))
     }
 
-    /// Notes that bitmaps differ. This does not prevent reading.
+    /// Adds a note for each member with a bitmap that differs in chunk or size from the bitmap of
+    /// the `reference` member. The difference does not prevent reading.
     fn same_bitmaps(&mut self, members: &[(Member, Role)], reference: &Member) {
         let Some(Ok(expected)) = &reference.logs.bitmap else { return };
         for (member, _) in members {
@@ -380,8 +386,8 @@ impl Decision<'_> {
         }
     }
 
-    /// Returns the members that count as current, in order, with their roles. The others are
-    /// dropped with a reason.
+    /// Returns the members that count as current, in order, with their roles. The other members are
+    /// dropped with a reason. Refuses the array if two halves of it were used on their own.
     fn current(
         &mut self,
         pool: Vec<Member>,
@@ -411,7 +417,7 @@ impl Decision<'_> {
 
     /// Reason why a member with this role does not count as current; `None` if it does. The table
     /// of roles of the `reference` member decides. In a disputed array, the numbers and roles in
-    /// `known` are valid too.
+    /// `known` are valid too. Refuses the array if two halves of it were used on their own.
     fn reason_not_current(
         &mut self,
         member: &Member,
@@ -468,7 +474,8 @@ impl Decision<'_> {
         Ok(None)
     }
 
-    /// Puts a member with an active role into its slot.
+    /// Puts a member with an active role into its slot; drops the member if the array has no such
+    /// slot. Refuses the array if the slot is taken.
     fn fill(&mut self, placed: &mut Placed, member: Member, slot: Slot) -> Result<(), Refused> {
         if let Some(Ok(bitmap)) = &member.logs.bitmap
             && !self.options.read_only
@@ -563,7 +570,8 @@ impl Decision<'_> {
         Ok(Assembly { dropped, notes, states, ..assembly })
     }
 
-    /// Adds a note for each state of an accepted array that an administrator should know about.
+    /// Adds each state of an accepted array that an administrator should know about to the list of
+    /// states, and sorts the list.
     fn standing(&mut self, assembly: &Assembly) {
         let has = |wanted: fn(&SlotState) -> bool| assembly.slots.iter().any(wanted);
         for (state, holds) in [
@@ -581,8 +589,9 @@ impl Decision<'_> {
         self.states.dedup();
     }
 
-    /// Refuses an array if its journal holds data that the members lack. With a journal, the clean
-    /// flag means nothing.
+    /// Refuses an array if its journal is missing, does not belong to it, or holds data that the
+    /// members lack. With `without_journal`, a read-only assembly accepts the array with a note.
+    /// With a journal, the clean flag means nothing.
     ///
     /// Source   md-ondisk.md §5 "Rules"
     fn journal(&mut self, freshest: &Superblock, journals: &[Member]) -> Result<(), Refused> {
@@ -627,9 +636,10 @@ impl Decision<'_> {
     }
 
     /// Handles the write hole of an array that is dirty and degraded: parity of stripes that were
-    /// in flight may be wrong, and a missing block would be reconstructed from it. A slot that
-    /// holds parity in every stripe loses no data; a partial parity log (PPL) names the stripes
-    /// that were in flight.
+    /// in flight may be wrong, and a missing block would be reconstructed from it. The array is
+    /// refused without consent (`force_dirty`), with two exceptions. A slot that holds parity in
+    /// every stripe loses no data; and for a read-only assembly, partial parity logs (PPL) name the
+    /// stripes that were in flight, of which the parity is not used.
     fn dirty_and_degraded(
         &mut self,
         assembly: &mut Assembly,
@@ -686,7 +696,8 @@ impl Decision<'_> {
     }
 
     /// Refuses an array in which a slot has no member although the superblocks record one: an
-    /// administrator should check the array.
+    /// administrator should check the array. With the option `run` or `read_only`, adds a note
+    /// instead.
     fn newly_degraded(
         &mut self,
         assembly: &Assembly,
@@ -723,8 +734,9 @@ impl Decision<'_> {
         Ok(())
     }
 
-    /// Refuses the array if the data of a member does not fit beside its metadata, or is not
-    /// aligned to blocks. The superblock of each member has already been validated on its own.
+    /// Refuses the array if the data of a member does not begin at a logical block of its device,
+    /// or ends past the device. The superblock of each member has already been validated on its
+    /// own.
     fn no_overlap(&self, assembly: &Assembly) -> Result<(), Refused> {
         for (slot, member) in assembly.members() {
             let superblock = &member.superblock;
@@ -842,8 +854,9 @@ impl Described {
     }
 }
 
-/// For each member, the stripes with parity that was being written, according to its partial parity
-/// log (PPL); `None` if the members have no such logs.
+/// For each slot, the data sectors of stripes with parity that was being written, according to the
+/// partial parity log (PPL) of the slot's in-sync member; `None` if a member has no such log. The
+/// error says, as text, why a log cannot be used.
 ///
 /// Source   md-ondisk.md §4 "Recovery": the newest log of each member; all other parity is correct,
 /// because a writer logs a row on the member that holds the row's P before it writes data or P, and
@@ -881,8 +894,8 @@ fn calls_faulty(by: &Superblock, of: &Superblock) -> bool {
     by.role(of.dev_number()) == Ok(Role::Faulty)
 }
 
-/// Numbers and roles of those members with slots that are as fresh as the freshest superblock, that
-/// this superblock confirms, and that share their number with no other candidate.
+/// Numbers and roles of those members with slots that lag the freshest superblock by at most one
+/// update, that this superblock confirms, and that share their number with no other candidate.
 ///
 /// The number of a failed member may be used again: in version 0.90 a member that takes a slot
 /// takes the slot's number, in version 1 an added member takes the number of a removed one. Hence a
@@ -924,8 +937,9 @@ fn renumbered(ours: &Superblock, theirs: &Superblock) -> bool {
 }
 
 /// Gives each spare a number of its own, because its old number may belong to another member that
-/// was added or renumbered since. A spare gets the first free number past the slots, like an added
-/// member. Returns the spares for which no number is free.
+/// was added or renumbered since. A spare keeps a number that is still free; otherwise it gets the
+/// first free number past the slots, like an added member, or a free one below. Removes and returns
+/// the spares for which no number is free.
 fn number_spares(
     spares: &mut Vec<Member>,
     slots: &[SlotState],

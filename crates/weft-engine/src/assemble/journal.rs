@@ -3,9 +3,9 @@
 //! md writes data and parity to the journal first, then to the members, and advances the tail of
 //! the journal only now and then. So after a clean stop the journal may contain meta blocks of
 //! stripes that have all reached the members, which the checksums show. A stripe is *on the
-//! members* if, for each place, the last block in the journal equals the block that the member
-//! holds there. A missing member counts as equal if the journal has the stripe's parity, from which
-//! the missing block is computed.
+//! members* if, at each slot, the block that the member holds equals the last block for it in the
+//! journal. A missing member counts as equal if the journal has the stripe's parity, from which the
+//! missing block is computed.
 //!
 //! Source   md-ondisk.md §5 "Recovery"; journal of Linux 6.12 in `fixtures/md/raid5-4-journal`
 
@@ -23,7 +23,7 @@ use crate::contract::member::MemberInfo;
 /// members hold all of it.
 ///
 /// Shape    `read(member, sector, bytes)` returns `bytes` bytes of the member from `sector` on, or
-///          `None`
+///          `None` if they cannot be read
 pub fn settle(
     candidates: &mut [Candidate],
     options: &Options,
@@ -49,20 +49,21 @@ pub fn settle(
     }
 }
 
-/// Blocks in the journal, by stripe. A later block for the same place replaces an earlier one.
+/// Blocks in the journal, keyed by data sector on the members. A later block for the same sector
+/// and slot replaces an earlier one.
 #[derive(Default)]
 struct Stripes(BTreeMap<u64, Stripe>);
 
 #[derive(Default)]
 struct Stripe {
-    /// Checksum of the stripe's block at each slot.
+    /// Checksum of the stripe's block at each slot, as the journal has it.
     blocks: BTreeMap<u16, u32>,
     has_parity: bool,
 }
 
 impl Stripes {
     /// Collects the blocks of the journal. `None` if the journal has a payload that is not
-    /// understood or that does not belong to this array.
+    /// understood or that does not belong to this array, or if the array has no parity.
     fn of<'a>(payloads: impl Iterator<Item = &'a Payload>, assembly: &Assembly) -> Option<Self> {
         let geometry = assembly.layout.parity()?;
         let mut stripes = Self::default();

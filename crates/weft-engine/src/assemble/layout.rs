@@ -39,7 +39,7 @@ impl Decision<'_> {
         Err(self.refused(AssemblyState::Unsupported, found))
     }
 
-    /// Number of slots of the array; refused if the level does not permit it.
+    /// Number of slots of the array. Refuses the array if its level does not permit this number.
     pub(super) fn slots(&self, reference: &Member) -> Result<u16, Refused> {
         let freshest = &reference.superblock;
         let (level, found) = (freshest.level(), freshest.raid_disks());
@@ -54,8 +54,9 @@ impl Decision<'_> {
         Ok(found as u16)
     }
 
-    /// Layout that the superblock of `reference` describes. For RAID 0 and linear it also depends
-    /// on the sizes of the members.
+    /// Layout that the superblock of `reference` describes; during a reshape, the layout before it.
+    /// For RAID 0 and linear it also depends on the sizes of the members. Refuses an array that
+    /// weft cannot lay out, or that has a zone which ends within a logical block.
     pub(super) fn layout(
         &self,
         reference: &Member,
@@ -98,7 +99,8 @@ impl Decision<'_> {
         Ok(layout)
     }
 
-    /// Refuses an array that lacks members which it needs to reconstruct all data.
+    /// Refuses an array that lacks in-sync members which it needs to reconstruct all data; during a
+    /// reshape, the members that either layout needs.
     pub(super) fn enough(&self, assembly: &Assembly) -> Result<(), Refused> {
         let slots = &assembly.slots;
         let in_sync = slots.iter().zip(0u16..).filter(|it| matches!(it.0, SlotState::InSync(_)));

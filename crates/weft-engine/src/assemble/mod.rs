@@ -102,11 +102,12 @@ pub struct Options {
     /// Consent to an array that is dirty and degraded, so that reconstructed data may be wrong.
     pub force_dirty: bool,
     /// Consent to an array without its journal, which may hold data that the members lack. The
-    /// array is then assembled read-only.
+    /// consent counts only together with `read_only`.
     pub without_journal: bool,
     /// Use only members of the array with this uuid; `None`: use members of any array.
     pub uuid: Option<Uuid>,
-    /// Use only members of the array with this name; `None`: use members of any array.
+    /// Use only members of the array with this name, which may leave out the host of `host:name`;
+    /// `None`: use members of any array.
     pub name: Option<String>,
 }
 
@@ -166,7 +167,8 @@ pub struct Member {
     pub superblock: Superblock,
     /// Bitmap and logs that the superblock refers to.
     pub logs: Logs,
-    /// Data sectors with parity that was being written when the array was not stopped cleanly.
+    /// Data sectors of stripes with parity that was being written when the array was not stopped
+    /// cleanly, according to the member's partial parity log (PPL).
     pub suspect: Vec<SectorRange>,
     /// Sector at which a truncated image ends before the member's data does; `None` if the image is
     /// complete.
@@ -174,7 +176,8 @@ pub struct Member {
 }
 
 impl Member {
-    /// Data sectors of the member that must not be read.
+    /// Data sectors of the member that must not be read: those in its bad-block log, those in
+    /// `suspect`, and those past the end of a truncated image.
     #[must_use]
     pub fn bad_blocks(&self) -> BadBlocks {
         let mut bad = match &self.logs.bad_blocks {
@@ -219,7 +222,8 @@ pub struct Reshaping {
 }
 
 impl Reshaping {
-    /// Number of frames for `stripes` stripes of each geometry, and for two units to copy.
+    /// Number of frames for `stripes` stripes of each geometry, and for the copies of the reshape:
+    /// a quarter of all frames, but at least two units.
     fn cache_frames(&self, before: &Geometry, stripe_size: StripeSize, stripes: u32) -> u32 {
         let of = |of: &Geometry| stripe_size.stripe_frames(of.members(), of.chunk().bytes());
         let rows = before.chunk().max(self.after.chunk()).bytes().0 / FRAME_BYTES;
@@ -258,7 +262,7 @@ pub struct Assembly {
     pub uuid: Uuid,
     /// Name of the array, with the name of its host (`host:name`) if it has one.
     pub name: String,
-    /// Update count of the freshest superblock.
+    /// Update count of the freshest superblock or, if that is higher, of a bitmap.
     pub events: u64,
     /// Data sector of the members from which parity may be wrong; `None` if the array is clean.
     pub resync_from: Option<Sectors>,
@@ -267,7 +271,7 @@ pub struct Assembly {
     /// Whether the user has given the array's geometry, as with `mdadm --build`: no superblock is
     /// ever written. [`assemble`] sets this to false.
     pub is_built: bool,
-    /// States of the array that need attention.
+    /// States of the array that an administrator should know about.
     pub states: Vec<AssemblyState>,
     /// Notes for people, one sentence each.
     pub notes: Vec<String>,
@@ -281,7 +285,8 @@ pub struct Refused {
     pub state: AssemblyState,
     /// Reason for the refusal: what was found and what was expected.
     pub reason: String,
-    /// Option that overrides the refusal, and what may be lost with it; `None` if no option does.
+    /// Advice on what to do next, such as an option that overrides the refusal; `None` if there is
+    /// none.
     pub way_out: Option<String>,
     /// Devices that are not used, with reasons.
     pub dropped: Vec<Dropped>,
@@ -290,7 +295,7 @@ pub struct Refused {
 /// Decides which members are used and whether the array may be served.
 ///
 /// # Errors
-/// [`Refused`] says what was found, what was expected and which option overrides the refusal.
+/// [`Refused`] says what was found, what was expected and what to do next.
 pub fn assemble(candidates: &[Candidate], options: &Options) -> Result<Assembly, Refused> {
     decision::decide(candidates, options)
 }
@@ -359,8 +364,9 @@ impl Assembly {
         })
     }
 
-    /// Number of frames that the engine needs for `stripes` stripes of the stripe cache. For
-    /// mirrors, the number for a resync with as many units in progress, at most 32.
+    /// Number of frames that the engine needs for `stripes` stripes of the stripe cache, or during
+    /// a reshape of two stripe caches and its copies. For mirrors, the number for a resync with as
+    /// many units in progress, at most 32. 0 for RAID 0 and linear.
     #[must_use]
     pub fn cache_frames(&self, stripe_size: StripeSize, stripes: u32) -> u32 {
         match &self.layout {

@@ -87,7 +87,7 @@ impl Decision<'_> {
     }
 
     /// Refuses a member that records a reshape which weft cannot read, or which weft cannot
-    /// continue if the array may be written.
+    /// continue if the array may be written. `found` begins the error text.
     pub(super) fn reshape_is_understood(
         &self,
         member: &Member,
@@ -129,7 +129,8 @@ impl Decision<'_> {
         Ok(())
     }
 
-    /// Reshape that the superblock of `reference` records, from the layout `before`.
+    /// Reshape that the superblock of `reference` records, from the layout `before`; `None` if it
+    /// records none. Refuses a reshape with values that do not fit the array.
     pub(super) fn reshape(
         &mut self,
         reference: &Member,
@@ -190,13 +191,14 @@ fn moves_down(superblock: &Superblock) -> Option<&Reshape> {
     superblock.reshape().filter(same).filter(down).filter(|_| moves && has_parity)
 }
 
-/// Whether all of the array has the geometry after the reshape.
+/// Whether all of the array has the geometry after the reshape, by the position that the superblock
+/// records.
 fn is_over(superblock: &Superblock, reshape: &Reshape) -> bool {
     superblock.array_size_after().is_some_and(|size| reshape.position >= size.0)
 }
 
 /// Change of shape by the reshape that the superblock records: difference of the number of slots,
-/// and level, layout and chunk after the reshape. `None` if it records none.
+/// and level, layout and chunk after the reshape. `None` if the superblock records no reshape.
 fn shape_after(superblock: &Superblock) -> Option<(i32, i32, u32, u64)> {
     let of = superblock.reshape()?;
     Some((of.delta_disks, of.new_level, of.new_layout, of.new_chunk.0))

@@ -10,10 +10,10 @@ use super::states::AssemblyState;
 use super::{Member, Replacement};
 
 impl Decision<'_> {
-    /// Takes out members that are being filled to replace a member that is present. If the array
-    /// may be written they become its replacements, one for each slot in sync, and the copy goes
-    /// on; otherwise they are dropped. If the member to be replaced is absent, the replacement
-    /// counts as the member of the slot.
+    /// Takes out members that are being filled to replace a member that is present, and returns the
+    /// others. If the array may be written, the members taken out become replacements, one for each
+    /// slot in sync, and the copy goes on; otherwise they are dropped. If the member to be replaced
+    /// is absent, the replacement counts as the member of the slot.
     ///
     /// Source   md-replace.md §1, §2
     pub(super) fn without_replacements(
@@ -57,9 +57,9 @@ impl Decision<'_> {
         others
     }
 
-    /// Takes the replacements that were found, each with the data sector up to which its copy is
-    /// valid. That is 0 if a crash may have cut off a write, because the original and its
-    /// replacement may then differ.
+    /// Removes and returns the replacements that were found, each with the data sector up to which
+    /// its copy is valid. The sector is 0 if a crash may have cut off a write, because the original
+    /// and its replacement may then differ.
     pub(super) fn replacements(&mut self, dirty_from: Option<Sectors>) -> Vec<Replacement> {
         let mut replacements = std::mem::take(&mut self.replacements);
         for replacement in &mut replacements {
@@ -70,9 +70,9 @@ impl Decision<'_> {
         replacements
     }
 
-    /// Drops members if there is a fresher member for the same slot. In version 0.90 a member that
-    /// takes a slot also takes the slot's number, so other superblocks cannot distinguish the two
-    /// members. mdadm does the same.
+    /// Drops members if there is a fresher member for the same slot, and returns the others. In
+    /// version 0.90 a member that takes a slot also takes the slot's number, so that other
+    /// superblocks cannot distinguish the two members. mdadm does the same.
     pub(super) fn newest_of_each_slot(
         &mut self,
         members: Vec<(Member, Role)>,

@@ -34,9 +34,9 @@ pub enum ReplyError {
     /// A command was refused to protect data; the text says why and what to do instead.
     #[error("{0}")]
     Refused(String),
-    /// For the driver, not for a client. The member that was read has stalled and may still write
-    /// into the request's frames, which are returned by `Release` when the member answers. The
-    /// driver repeats the read with other frames and [`crate::Flags::again`]; the repeated read
+    /// Answer for the driver, not for a client: the member that was read has stalled and may still
+    /// write into the request's frames, which are returned by `Release` when the member answers.
+    /// The driver repeats the read with other frames and [`crate::Flags::again`]; the repeated read
     /// avoids the member.
     #[error("the member stalled; ask again with other frames")]
     Stalled,
@@ -56,11 +56,13 @@ pub struct Unwritten {
     pub error: ReplyError,
     /// Total number of bytes that could not be written.
     pub bytes: u64,
-    /// The first ranges of such bytes in the volume, at most [`Unwritten::RANGES_MAX`].
+    /// First ranges of the unwritten bytes in the volume, at most [`Unwritten::RANGES_MAX`], in
+    /// ascending order.
     pub ranges: Vec<ByteRange>,
     /// Number of further ranges that are not listed in `ranges`.
     pub more: usize,
-    /// Whether the cache gave the bytes up, so that they are lost. Otherwise they stay dirty.
+    /// Whether the cache gave the bytes up, so that they are lost. Otherwise their pages stay
+    /// dirty.
     pub lost: bool,
 }
 
@@ -105,9 +107,9 @@ pub enum ConfigError {
         "cache_frames: found {found}, expected at least {expected} (one stripe of the widest array)"
     )]
     TooFewFrames {
-        /// Frames configured, in [`crate::Config::cache_frames`].
+        /// Number of frames configured, in [`crate::Config::cache_frames`].
         found: u32,
-        /// Frames that one stripe of the widest array needs.
+        /// Number of frames that one stripe of the widest array needs.
         expected: u32,
     },
     /// Knobs of the write-back cache do not fit its size, or contradict each other.

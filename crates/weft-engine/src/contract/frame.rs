@@ -10,8 +10,8 @@
 //! ```
 //!
 //! A *run* is a sequence of adjacent frames, which are adjacent in memory too. The engine never
-//! sees their bytes: its outputs name [`Segment`]s, and the driver moves or computes the data in
-//! them.
+//! sees the bytes of frames: its outputs name [`Segment`]s, and the driver moves or computes the
+//! data in them.
 
 use smallvec::SmallVec;
 use weft_units::FRAME_BYTES;

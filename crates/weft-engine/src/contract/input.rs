@@ -20,8 +20,8 @@ pub enum Input {
     /// that were decided before this input was handled may still be sent; such a reply returns the
     /// frames of a read as usual.
     ClientGone(ClientId),
-    /// The one answer to a `Submit` or a `Compute`. A `Compute` cannot fail: a driver that cannot
-    /// carry one out must stop without an answer.
+    /// Answer to a `Submit` or a `Compute`, each of which gets exactly one. A `Compute` cannot
+    /// fail: a driver that cannot carry one out must stop without an answer.
     Done {
         /// Token of the `Submit` or `Compute`.
         token: Token,
@@ -54,8 +54,8 @@ pub struct ClientRequest {
     pub frames: Run,
     /// Flags that change how the request is carried out.
     pub flags: Flags,
-    /// Attributes of the request: class, weight and origin. Its member requests have them too, for
-    /// the schedulers of the members.
+    /// Attributes of the request: class, weight and origin. Its member requests carry them to the
+    /// schedulers of the members.
     pub attr: Attr,
 }
 
@@ -71,7 +71,7 @@ impl ClientRequest {
 /// Operation of a client request on its range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RequestOp {
-    /// Make writes that were acknowledged before durable.
+    /// Make every earlier acknowledged write durable.
     Flush,
     /// Read into the frames.
     Read,
@@ -81,7 +81,7 @@ pub enum RequestOp {
     /// members can discard, the full stripes of the range read as zeroes afterwards. The rest of
     /// the range keeps its content.
     Trim,
-    /// Store zeros.
+    /// Store zeros in the range.
     WriteZeroes,
 }
 
@@ -93,14 +93,15 @@ pub struct Flags {
     pub sync: bool,
     /// Make the write durable before it is acknowledged (`REQ_FUA`).
     pub fua: bool,
-    /// Make writes that were acknowledged before durable before this one starts (`REQ_PREFLUSH`).
+    /// Make every earlier acknowledged write durable before this request starts (`REQ_PREFLUSH`).
     pub preflush: bool,
     /// The data is metadata of a file system or other layer above (`REQ_META`).
     pub meta: bool,
     /// For `WriteZeroes`: the range may be unmapped instead of written (`!REQ_NOUNMAP`). Parity
     /// levels still write zeros to the parts that are not full stripes.
     pub discard: bool,
-    /// Readahead: the read may be refused if it would have to wait (`REQ_RAHEAD`).
+    /// Readahead (`REQ_RAHEAD`): the read may be refused if it would have to wait. At present the
+    /// engine never refuses it.
     pub ahead: bool,
     /// Repeats a read that was answered with [`crate::ReplyError::Stalled`]. The read goes through
     /// the stripe cache, so a member that stalls again may keep writing into the cache's memory but
@@ -168,9 +169,10 @@ impl Attr {
         Self { purpose, ..self }
     }
 
-    /// Attributes for a member request that serves two client requests: those with the higher
-    /// class, then those with the larger weight, then `self`, the attributes of the request that
-    /// came first. The result is background only if both requests are.
+    /// Attributes for a member request that serves two client requests: those of the request with
+    /// the higher class or, at equal class, with the larger weight, or of `self`, the first
+    /// request, if both are equal. The result is background only if both requests are, and metadata
+    /// if either is.
     #[must_use]
     pub fn stronger(self, other: Self) -> Self {
         let rank = |attr: &Self| (attr.class.rank(), Reverse(attr.class.weight(attr.weight)));
@@ -288,7 +290,8 @@ impl Class {
     }
 }
 
-/// Origin of a member request, to which the request is attributed.
+/// Origin of a member request: the client, the array's own work or the sync for which the request
+/// is made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Origin {
     /// A client, together with the group to which it belongs.
@@ -383,7 +386,7 @@ pub enum Verb {
     Add {
         /// The opened member, with an index that no member had before.
         member: MemberInfo,
-        /// Metadata of the member, if it is a former member of an array.
+        /// Metadata of the member; `None` if it is no former member of an array.
         former: Option<Box<Former>>,
         /// Device uuid for a member without a superblock. The driver chooses it, because the engine
         /// has no source of randomness.
@@ -409,8 +412,9 @@ pub enum Verb {
     /// data has to be copied to reach that shape, when superblocks record that the reshape has
     /// begun.
     Grow(Growth),
-    /// Start or stop a sync: `check`, `repair`, `resync` and `correct` start one, `idle` stops a
-    /// running one, and `frozen` also prevents a new one from starting.
+    /// Start or stop a sync. `check`, `repair`, `resync` and `correct` start one; `recover` and
+    /// `reshape` let a recovery or reshape start again that was frozen or has failed. `idle` stops
+    /// a running sync, and `frozen` also prevents a new one from starting.
     SyncAction(SyncAction),
     /// Start a check, repair or correction that leaves out what lies before a sector, as md's
     /// `sync_min`.
@@ -440,15 +444,15 @@ pub enum Verb {
     /// the array is already in that state. Refused while a sync runs, and if a member has no room
     /// for a bitmap.
     SetBitmap(Option<NewBitmap>),
-    /// Write all dirty pages of the write-back cache while the volume stays in use. Every page is
-    /// tried; the answer lists the pages that could not be written ([`ReplyError::Unwritten`]),
-    /// which stay dirty.
+    /// Write all dirty pages of the write-back cache while the volume stays in use. The cache tries
+    /// to write every page; the answer lists the pages that could not be written
+    /// ([`ReplyError::Unwritten`]), which stay dirty.
     ///
     /// [`ReplyError::Unwritten`]: super::error::ReplyError::Unwritten
     Drain,
     /// Finish all requests, flush, and mark the array clean. The answer is sent when the members
-    /// may be closed. Later requests fail. Every dirty page of the write-back cache is tried; the
-    /// answer lists the pages that are given up.
+    /// may be closed. Later requests fail. The write-back cache tries to write every dirty page;
+    /// the answer lists the pages that it gives up.
     Stop,
 }
 
@@ -471,7 +475,7 @@ impl Verb {
 pub struct Replace {
     /// Member in sync that is replaced.
     pub member: MemberIndex,
-    /// Spare that replaces it; `None`: the first that is free.
+    /// Spare that replaces the member; `None`: the first free spare.
     pub with: Option<MemberIndex>,
 }
 
@@ -488,18 +492,19 @@ pub enum Growth {
 /// Shape that an array is to have. A field that is `None` keeps its present value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ArrayShape {
-    /// Number of slots.
+    /// Number of slots; `None`: unchanged.
     pub raid_disks: Option<u16>,
-    /// md's number of the layout.
+    /// md's number of the layout; `None`: unchanged.
     pub layout: Option<u32>,
-    /// Size of a chunk.
+    /// Size of a chunk; `None`: unchanged.
     pub chunk: Option<Sectors>,
 }
 
 /// Values of md's `sync_action`, and `correct`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum SyncAction {
-    /// Read every stripe and count the stripes in which parity disagrees with the data.
+    /// Read everything, and count the units in which parity disagrees with the data, or copies with
+    /// each other.
     Check,
     /// No sync runs, and none may be started.
     Frozen,
@@ -507,7 +512,8 @@ pub enum SyncAction {
     Idle,
     /// Rebuild a new or returned member (md: `recover`).
     Recover,
-    /// Read every stripe and rewrite parity that disagrees with the data.
+    /// Read everything, and rewrite parity that disagrees with the data, and copies that disagree
+    /// with the first one.
     Repair,
     /// Make parity or copies agree after an unclean stop, continuing where the last resync stopped.
     Resync,

@@ -72,7 +72,7 @@ pub enum MemberOp {
         /// Whether the discard must be durable before `Done`.
         fua: bool,
     },
-    /// Make every write durable that completed before.
+    /// Make every earlier completed write durable.
     Flush,
     /// Read into the segments of `into`.
     Read {
@@ -222,7 +222,7 @@ pub enum Notice {
     MemberStalled {
         /// Member that does not answer.
         member: MemberIndex,
-        /// Whether reads go around the member now.
+        /// Whether other members are read instead of this member from now on.
         read_around: bool,
     },
     /// A member has no space. The volume refuses writes until there is space again.
@@ -259,9 +259,10 @@ pub enum Notice {
         volume: VolumeId,
         /// Kind of the sync.
         action: SyncAction,
-        /// Sectors in which parity disagreed, counted as md counts them.
+        /// md's `mismatch_cnt`: number of sectors in which parity or copies disagreed.
         mismatch_cnt: u64,
-        /// Number of stripes that the sync covered.
+        /// Number of units that the sync finished. A unit is one stripe, or with RAID 1 and 10 up
+        /// to 64 KiB of one chunk.
         stripes: u64,
         /// Whether the sync reached the end of the array.
         complete: bool,
@@ -271,7 +272,7 @@ pub enum Notice {
     WriteBackFailed {
         /// Volume that answered the write with an error.
         volume: VolumeId,
-        /// First byte of the volume that was not written.
+        /// First byte, in the volume, of the run of pages that could not be written.
         at: u64,
         /// Error with which the volume answered the write.
         error: ReplyError,
@@ -292,9 +293,9 @@ pub enum Notice {
         volume: VolumeId,
         /// Member that had the slot.
         member: MemberIndex,
-        /// Member that has it now.
+        /// Member that has the slot now.
         by: MemberIndex,
-        /// The slot.
+        /// Slot that the replacement has taken.
         slot: Slot,
     },
 }

@@ -18,9 +18,9 @@ pub struct Snapshot {
     pub clients: Vec<(ClientId, Bytes)>,
     /// Number of `Submit`s and `Compute`s without their `Done` so far.
     pub tokens_outstanding: usize,
-    /// Client frames that the engine holds.
+    /// Number of client frames that the engine holds.
     pub frames_held: u32,
-    /// State of the write-back cache, if there is one.
+    /// State of the write-back cache; `None` if there is none.
     pub write_back: Option<WriteBackSnapshot>,
 }
 
@@ -34,7 +34,7 @@ pub struct Load {
     pub stripe_cache_active: u32,
     /// Number of `Submit`s and `Compute`s without their `Done` so far.
     pub tokens_outstanding: usize,
-    /// Client frames that the engine holds.
+    /// Number of client frames that the engine holds.
     pub frames_held: u32,
     /// Number of pages of the write-back cache that are dirty or under writeback; 0 without a
     /// cache.
@@ -57,14 +57,15 @@ pub struct WriteBackSnapshot {
     /// Number of pages under writeback. A page that became dirty again since is also counted in
     /// `dirty_pages`.
     pub writeback_pages: u64,
-    /// Number of requests that wait for free pages, or that wait behind a request for free pages.
+    /// Number of requests that wait until the dirty limit permits more pages, or that wait behind
+    /// such a request.
     pub requests_waiting: usize,
     /// Number of writes that are complete but not answered yet, because the throttle makes their
     /// clients pause.
     pub answers_delayed: usize,
     /// Number of pauses that the throttle has imposed on clients since the engine started.
     pub pauses: u64,
-    /// Runs of pages that were written only in part since the engine started.
+    /// Counts of the runs of pages that were written only in part since the engine started.
     pub partly_written: PartlyWritten,
     /// State of each volume in the cache, in order of [`weft_units::VolumeId`].
     pub volumes: Vec<WriteBackVolume>,
@@ -75,9 +76,9 @@ pub struct WriteBackSnapshot {
 /// parts if some of its pages were replaced on the volume while it waited to be written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PartlyWritten {
-    /// Runs in which a part failed because a member had no space.
+    /// Number of runs in which a part failed because a member had no space.
     pub lacks: u64,
-    /// Runs in which a part failed for any other reason.
+    /// Number of runs in which a part failed for any other reason.
     pub errors: u64,
 }
 
@@ -133,7 +134,7 @@ pub struct VolumeSnapshot {
     /// Time of the last superblock update, in seconds since 1970; `None` for a single member
     /// without metadata.
     pub updated_secs: Option<u64>,
-    /// State of the write-intent bitmap, if the array has one.
+    /// State of the write-intent bitmap; `None` if the array has none.
     pub bitmap: Option<BitmapSnapshot>,
     /// md's `sync_action`: the sync that runs, or `idle` or `frozen`.
     pub sync_action: SyncAction,
@@ -150,7 +151,7 @@ pub struct VolumeSnapshot {
     pub sync_speed: Option<Bytes>,
     /// md's `mismatch_cnt` of the running or last sync, in sectors.
     pub mismatch_cnt: u64,
-    /// Mismatches that the running or last check found.
+    /// Mismatches that the running or last check found, or that a `correct` left uncorrected.
     pub mismatches: Mismatches,
     /// Reshape under way; `None` if there is none.
     pub reshape: Option<ReshapeSnapshot>,
@@ -188,9 +189,9 @@ pub struct LayoutSnapshot {
 /// Reshape of an array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReshapeSnapshot {
-    /// Number of slots before.
+    /// Number of slots before the reshape.
     pub from: u16,
-    /// Number of slots after.
+    /// Number of slots after the reshape.
     pub to: u16,
     /// md's number of the layout after the reshape.
     pub layout: u32,
@@ -222,7 +223,7 @@ pub struct AccountSnapshot {
     pub writes: u64,
     /// Number of bytes read by `reads`.
     pub bytes_read: Bytes,
-    /// Number of bytes written by `writes`.
+    /// Number of bytes that `writes` wrote, zeroed or discarded.
     pub bytes_written: Bytes,
     /// Number of sectors that members have read and written for the account.
     pub sectors: Sectors,
@@ -287,13 +288,14 @@ pub struct BitmapSnapshot {
 pub struct RaidSnapshot {
     /// Number of stripes of the stripe cache that are in use.
     pub stripe_cache_active: u32,
-    /// Histograms of the times for which stripes waited to be filled, until they were preread or
-    /// were filled.
+    /// Histograms of the times for which stripes waited for more data, until they were preread or
+    /// filled.
     pub stripe_waits: StripeWaits,
 }
 
-/// Mismatches that a check found or that a `correct` left uncorrected, in stripes of one strip per
-/// member. A single wrong strip can be located with P and Q, but not with one parity.
+/// Mismatches that a check found or that a `correct` left uncorrected. One stripe of one strip per
+/// member counts once, and so does one unit of a mirror's sync. A single wrong strip can be located
+/// with P and Q, but not with one parity.
 ///
 /// Source   H. P. Anvin, "The mathematics of RAID-6", §4, "single-disk corruption recovery"
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -308,7 +310,7 @@ pub struct Mismatches {
     pub first: Vec<Mismatch>,
 }
 
-/// Stripe in which data and parity disagree.
+/// Stripe in which data and parity disagree, or unit of a mirror in which copies disagree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mismatch {
     /// Data sector of the members at which the stripe begins.
@@ -358,7 +360,8 @@ pub struct MemberSnapshot {
     pub label: String,
     /// Slot of the member; `None` for a spare or a failed member.
     pub slot: Option<Slot>,
-    /// Slot that this member, as a replacement, is filled to take over from another member.
+    /// Slot that this member takes over from another member when it is filled as a replacement;
+    /// `None` if it is no replacement.
     pub replaces: Option<Slot>,
     /// Index of the member in the superblock's `dev_roles`.
     pub dev_number: u32,
@@ -390,22 +393,23 @@ pub struct MemberSnapshot {
     pub in_flight: u32,
     /// Largest number of requests that are sent to the member at once; `None`: no limit.
     pub queue_depth: Option<u32>,
-    /// Knobs of the member's queue, if they differ from the volume's.
+    /// Knobs of the member's queue; `None` if the volume's apply.
     pub queue_knobs: Option<Box<Knobs>>,
 }
 
 /// Numbers of stripes of the stripe cache in each state, at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StripesInUse {
-    /// Stripes in use: on one of the lists below, or with member requests in flight.
+    /// Number of stripes in use: on one of the lists below, or with member requests in flight.
     pub active: u32,
-    /// Stripes on the delayed list, which are incomplete and may not preread yet.
+    /// Number of stripes on the delayed list, which are incomplete and may not preread yet.
     pub delayed: u32,
-    /// Stripes on the handle list, which are handled in the next turns.
+    /// Number of stripes on the handle list, which are handled in the next turns.
     pub ready: u32,
-    /// Stripes on the hold list, which may preread, but are handled after stripes on the handle
-    /// list.
+    /// Number of stripes on the hold list, which may preread, but are handled after stripes on the
+    /// handle list.
     pub held: u32,
-    /// Stripes with the permission to preread, whether on the hold list or already handled.
+    /// Number of stripes with the permission to preread, whether on the hold list or already
+    /// handled.
     pub prereading: u32,
 }

@@ -82,7 +82,8 @@ impl std::fmt::Debug for Waits {
     }
 }
 
-/// Index of the bucket for a wait. All waits below 1024 ns share the first bucket.
+/// Index of the bucket for a wait. All waits below 1024 ns share the first bucket, and all waits of
+/// 2^38 ns or more the last one.
 fn bucket_of(wait: Span) -> usize {
     let Some(doubling) = wait.0.checked_ilog2().and_then(|log| log.checked_sub(FIRST_LOG)) else {
         return 0;
@@ -91,7 +92,8 @@ fn bucket_of(wait: Span) -> usize {
     (1 + doubling as usize * 8 + eighth as usize).min(BUCKETS - 1)
 }
 
-/// Upper bound of a bucket. The last bucket has none.
+/// Longest wait that belongs to a bucket; the largest [`Span`] for the last bucket, which has no
+/// upper bound.
 fn end_of(bucket: usize) -> Span {
     if bucket == 0 {
         return Span((1 << FIRST_LOG) - 1);
@@ -103,7 +105,7 @@ fn end_of(bucket: usize) -> Span {
     Span(((9 + eighth) << (doubling as u32 + FIRST_LOG - 3)) - 1)
 }
 
-/// Binary logarithm of the upper bound of the first bucket, 2^10 ns.
+/// Binary logarithm of the time in nanoseconds below which waits belong to the first bucket.
 const FIRST_LOG: u32 = 10;
 
 /// Number of buckets: those up to 2^38 ns, which is 275 s, and one for longer waits.

@@ -19,7 +19,8 @@ pub enum Congestion {
     None,
     /// No stripe is free: a flusher that has other work should do the other work first.
     Congested,
-    /// Requests wait for stripes. In md, their callers are blocked.
+    /// Requests wait for stripes, or writes wait until superblocks and bitmap record that writes
+    /// may be in flight. In md, their callers are blocked.
     Blocked,
 }
 

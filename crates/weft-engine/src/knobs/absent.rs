@@ -66,7 +66,7 @@ mod tests {
         /// Whole numbers from the first to the second number, and further values that only weft
         /// accepts.
         Range(i128, i128, &'static [i128]),
-        /// Words.
+        /// The attribute accepts these words.
         Words(&'static [&'static str]),
         /// weft does not have the attribute, and refuses it by name.
         Absent,

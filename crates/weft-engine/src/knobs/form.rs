@@ -195,7 +195,7 @@ pub(super) const fn preread_wait() -> Form<Span> {
     }
 }
 
-/// Form of the size of the stripe cache: bytes, or 0.
+/// Form of the size of the stripe cache: 1 MiB to 64 GiB, in bytes, or 0.
 pub(super) const fn cache_bytes() -> Form<Bytes> {
     Form {
         unit: "bytes",

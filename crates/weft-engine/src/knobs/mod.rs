@@ -31,7 +31,8 @@ pub struct Knobs {
     pub bfq: BfqKnobs,
     /// Whether a check reads stripes from members even if they are cached.
     pub check_reads: CheckReads,
-    /// Whether a mirror fails a member that has the last copy of some data, and is broken then.
+    /// Whether a mirror may fail a member that has the last copy of some data. The array is broken
+    /// then.
     pub fail_last_dev: bool,
     /// Rule by which member flushes serve flush requests (patch 002).
     pub flush_batch: FlushRule,
@@ -39,7 +40,8 @@ pub struct Knobs {
     pub kyber: KyberKnobs,
     /// Largest member request that merging may produce. Zero disables merging.
     pub max_sectors: Bytes,
-    /// Time without an answer after which a member is failed. Zero: never.
+    /// Time without an answer after which a member is failed, if the array can run without it.
+    /// Zero: never.
     pub member_timeout: Span,
     /// Knobs of the scheduler mq-deadline.
     pub mq_deadline: MqDeadlineKnobs,
@@ -291,7 +293,8 @@ fn row(name: &str) -> Result<&'static KnobRow, KnobError> {
     })
 }
 
-/// Last sentence of the error for the unknown knob `wrong`: a similar name, or where to find all.
+/// Last sentence of the error for the unknown knob `wrong`: a similar name, or the command that
+/// lists all knobs.
 fn meant(wrong: &str) -> String {
     match nearest(wrong, TABLE.iter().map(|row| row.name)) {
         Some(near) => format!("did you mean {near}?"),
@@ -361,7 +364,8 @@ mod tests {
         assert!(TABLE.windows(2).all(|pair| pair[0].name < pair[1].name));
     }
 
-    /// Knobs of the block layer, weft's own knob for the scheduler, and the depth of a member.
+    /// Knobs of queues are those of the block layer, weft's own knob for the scheduler, and the
+    /// depth of a member.
     #[test]
     fn knobs_of_queues_are_known_as_such() {
         let knobs = Knobs::default();
@@ -374,7 +378,8 @@ mod tests {
         }
     }
 
-    /// Knobs that Linux has in `vm` and `bdi`, and the knob for the throttle.
+    /// Knobs of the write-back cache are those that Linux has in `vm` and `bdi`, and the knob for
+    /// the throttle.
     #[test]
     fn knobs_of_the_write_back_cache_are_known_as_such() {
         let knobs = Knobs::default();

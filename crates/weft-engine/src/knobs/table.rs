@@ -91,7 +91,8 @@ pub struct Draws {
 }
 
 impl Draws {
-    /// Neither values nor a reason, which no knob in the table may have.
+    /// No values and no reason: the start from which the table fills in the draws of a knob. No
+    /// knob may keep it unchanged.
     pub const NONE: Self =
         Self { start: &[], steps: &[], queues: &[], mixed: &[], one_queue: &[], unlisted: "" };
 }

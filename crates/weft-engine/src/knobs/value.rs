@@ -75,7 +75,7 @@ words! {
         /// md's choice between read-modify-write and reconstruct-write, with the same reads as md.
         #[default]
         Md = "md",
-        /// The plan is whichever needs the fewest reads (weft's own).
+        /// The plan that needs the fewest reads (weft's own).
         Least = "least",
     }
 
@@ -330,7 +330,8 @@ pub struct BfqKnobs {
     pub fifo_expire_sync: Span,
     /// Time from the arrival of a background write to its deadline.
     pub fifo_expire_async: Span,
-    /// Longest backward seek to a request of the same queue, in KiB.
+    /// Longest backward seek, in KiB, that is compared with forward seeks; requests farther back
+    /// are served last.
     pub back_seek_max: u32,
     /// Cost of a backward seek, as a multiple of the cost of a forward seek of the same distance.
     pub back_seek_penalty: u32,

@@ -55,7 +55,7 @@ pub struct Position {
     pub data_index: u16,
 }
 
-/// Reason why no parity array can have the given level, layout and sizes.
+/// Reason why no array can have the given level, layout, number of members and sizes.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum GeometryError {
@@ -67,7 +67,7 @@ pub enum GeometryError {
         /// Sectors of a chunk.
         chunk: Sectors,
     },
-    /// The level may not have the chunk.
+    /// The level does not allow this chunk size.
     #[error("chunk: found {found}, expected {}", level.row().chunk.expected(Sectors::ZERO))]
     Chunk {
         /// RAID level, which does not allow this chunk.
@@ -99,7 +99,7 @@ pub enum GeometryError {
         /// Smallest number of members for the level.
         min: u32,
     },
-    /// The values make no usable array of a level without parity.
+    /// The values give no usable array of their level, which has no parity.
     #[error(
         "layout {layout:#x}, chunk {chunk} and size {size} make no usable {level} of {members} \
          members"
@@ -111,7 +111,8 @@ pub enum GeometryError {
         layout: u32,
         /// Number of sectors per chunk.
         chunk: Sectors,
-        /// Number of data sectors used of each member.
+        /// Number of data sectors used of each member, as given; RAID 0 and linear do not use this
+        /// value.
         size: Sectors,
         /// Number of slots of the array.
         members: u32,
@@ -288,7 +289,7 @@ impl Geometry {
     }
 
     /// Data sectors of the members that a write of the array sectors `array` may change, in data or
-    /// parity: the same sectors of the chunk if the write lies in one chunk, otherwise whole full
+    /// parity: the written offsets of a chunk if the write lies in one chunk, otherwise whole full
     /// stripes.
     pub(crate) fn resync_range(&self, array: SectorRange) -> SectorRange {
         let chunk = self.chunk.0;
@@ -338,7 +339,7 @@ impl Geometry {
         Placement { p: Slot(p), q: None, data, members, exponents: ExponentRule::AfterQ }
     }
 
-    /// [`Geometry::placement`] for RAID 6.
+    /// Slots of data and parity in a full stripe of RAID 6; see [`Geometry::placement`].
     fn placement_with_q(&self, full_stripe: FullStripe) -> Placement {
         let members = self.members;
         let full_stripe = full_stripe.0;
@@ -504,7 +505,8 @@ mod tests {
             .collect()
     }
 
-    /// md-raid.md §9, statement 36 (RAID 5): the table of §5.1.
+    /// md-raid.md §9, statement 36 (RAID 5): data and parity are at the slots that the table of
+    /// §5.1 gives.
     #[test]
     fn statement_36_raid5_layouts() {
         let cases: [(u32, [&str; 4]); 6] = [
@@ -521,7 +523,7 @@ mod tests {
         assert_eq!(picture(Level::Raid4, 0, 3, 2), ["D0 D1 P", "D2 D3 P"]);
     }
 
-    /// md-raid.md §9, statement 36 (RAID 6): the table of §5.1 with exponents.
+    /// md-raid.md §9, statement 36 (RAID 6): slots and exponents are as in the table of §5.1.
     #[test]
     fn statement_36_raid6_layouts_and_exponents() {
         let cases: [(u32, [&str; 3]); 14] = [

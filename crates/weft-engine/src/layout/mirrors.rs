@@ -121,8 +121,8 @@ impl Mirrors {
     }
 
     /// Creates the RAID 10 layout with md's layout number `layout`. `None` if the layout is not
-    /// possible on this number of members, if two copies of a chunk would be on one member, or if
-    /// the members are too small.
+    /// possible on this number of members, if two copies of a chunk would be on one member, if the
+    /// chunk is 0, or if the members are too small or too large.
     #[must_use]
     pub fn raid10(layout: u32, members: u16, chunk: Sectors, member_size: Sectors) -> Option<Self> {
         let parts = Raid10::from_code(layout)?;
@@ -177,9 +177,9 @@ impl Mirrors {
         if self.level.is_mirror() { Sectors::ZERO } else { self.chunk }
     }
 
-    /// Number of chunks in a row across the members, as md counts them for its I/O hints: the
-    /// number of members if the number of near copies does not divide it. Far copies are in rows of
-    /// their own.
+    /// Number of different chunks in a row across the members, as md counts them for its I/O hints:
+    /// members divided by near copies, or the number of members if the division leaves a remainder.
+    /// Far copies are in rows of their own.
     pub(crate) fn chunks_in_row(&self) -> u16 {
         let divides = self.members.is_multiple_of(self.near);
         if divides { self.members / self.near } else { self.members }
@@ -203,13 +203,14 @@ impl Mirrors {
         self.near * self.far
     }
 
-    /// Number of near copies, which lie beside each other.
+    /// Number of near copies of each chunk, which lie on adjacent members.
     #[must_use]
     pub fn near_copies(&self) -> u16 {
         self.near
     }
 
-    /// Number of far copies, offset copies included.
+    /// Number of far copies of each near copy, the near copy itself included; offset copies count
+    /// as far copies.
     #[must_use]
     pub fn far_copies(&self) -> u16 {
         self.far
@@ -238,7 +239,8 @@ impl Mirrors {
         frames * units.min(RESYNC_FRAMES_MAX / frames).clamp(1, RESYNC_UNITS_MAX)
     }
 
-    /// Number of sectors from an array sector to the end of its chunk.
+    /// Number of sectors from an array sector to the end of its chunk; for RAID 1, to the end of
+    /// the array.
     #[must_use]
     pub fn left_in_chunk(&self, sector: Sectors) -> Sectors {
         Sectors(self.chunk.0 - sector.0 % self.chunk.0)
@@ -359,7 +361,7 @@ mod tests {
         Mirrors::raid10(layout, members, CHUNK, Sectors(rows * CHUNK.0 + 3)).unwrap()
     }
 
-    /// Places of a chunk's copies.
+    /// Slot and chunk number on the member of each copy of a chunk.
     fn places(mirrors: &Mirrors, chunk: u64) -> Vec<MemberChunk> {
         let copies = mirrors.copies(Sectors(chunk * CHUNK.0 + 5));
         let place = |copy: &Copy| {
@@ -550,7 +552,8 @@ mod tests {
         assert!(of_size((1 << 54) - CHUNK.0) && !of_size(1 << 54) && !of_size(1 << 55));
     }
 
-    /// The only row of three members has room for one and a half chunks.
+    /// With two near copies, the only row of three members has room for one and a half chunks; the
+    /// half is not used.
     #[test]
     fn a_member_sector_past_the_last_whole_chunk_is_of_no_array_sector() {
         let mirrors = mirrors(0x102, 3, 1);

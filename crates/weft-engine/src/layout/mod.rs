@@ -156,7 +156,7 @@ impl Layout {
     }
 
     /// Range of the resync space ([`Layout::resync_size`]) that a write of the array range `range`
-    /// changes.
+    /// changes; empty for a level without redundancy.
     #[inline]
     #[must_use]
     pub fn resync_range(&self, range: ByteRange) -> SectorRange {
@@ -197,7 +197,8 @@ impl Layout {
     }
 
     /// Size of a request that gives every member equal work, which md advertises as `io_opt`: one
-    /// chunk of each member, not counting parity. `None` for RAID 1 and linear.
+    /// chunk per member, not counting parity and, if their number divides the number of members,
+    /// near copies. `None` for RAID 1 and linear.
     #[must_use]
     pub fn io_opt(&self) -> Option<Bytes> {
         let chunks = match self {
@@ -214,7 +215,7 @@ impl Layout {
         each!(self, layout => layout.tolerance())
     }
 
-    /// Describes, for messages, which in-sync members the array needs.
+    /// Text for messages that names the in-sync members which the array needs.
     pub(crate) fn needs(&self) -> String {
         match self {
             Self::Mirrors(_) => "one member of each mirror in sync".to_owned(),
@@ -274,7 +275,7 @@ mod tests {
         assert_eq!(kib(&Layout::Striped(raid0)), Some(192));
     }
 
-    /// All places of an array sector on the members.
+    /// Slot and data sector of every copy of an array sector, and of the parity that covers it.
     fn places_of(layout: &Layout, sector: Sectors) -> Vec<(Slot, Sectors)> {
         match layout {
             Layout::Mirrors(mirrors) => {

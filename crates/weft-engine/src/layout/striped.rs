@@ -73,7 +73,7 @@ pub enum Raid0Layout {
 
 impl Striped {
     /// Creates a RAID 0 on members with the data sizes `sizes`. `None` if a member has no room for
-    /// a chunk.
+    /// a chunk, if the chunk is 0, or if the array would be too large.
     ///
     /// Shape    `chunk` is a multiple of 4 KiB; `sizes` are in order of slots
     #[must_use]
@@ -106,8 +106,8 @@ impl Striped {
         Self::of(Level::Raid0, number, chunk, zones, sizes.len())
     }
 
-    /// Creates a linear array, with the members one after the other. `None` if a member is smaller
-    /// than `rounding`.
+    /// Creates a linear array, with the members one after the other. `None` if a member is empty or
+    /// smaller than `rounding`, or if the array would be too large.
     ///
     /// Shape    `rounding` is the superblock's chunk size; sizes are rounded down to a multiple of
     ///          it, or are not rounded if it is 0

@@ -11,9 +11,9 @@ use super::slot_set::SlotSet;
 /// Rule that tells which sets of members an array can lose.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Tolerance {
-    /// Parity: any `data_members` members suffice.
+    /// Parity: any `data_members` members suffice. Also RAID 0 and linear, which need all members.
     AnyOf {
-        /// Number of data strips per full stripe.
+        /// Number of data strips per full stripe; for RAID 0 and linear, number of slots.
         data_members: u16,
     },
     /// Mirrors: one member of each of these sets suffices. The members of a set hold the same

@@ -115,12 +115,12 @@ impl Bandwidth {
     }
 }
 
-/// 200 ms in ticks.
+/// Shortest time between two updates by a flusher: 200 ms in ticks.
 pub(crate) const fn interval(ticks: TickRate) -> u64 {
     ticks.hz() / 5
 }
 
-/// 100 MiB/s in pages.
+/// Estimate before the first update: 100 MiB/s, in pages per second.
 const INITIAL: u64 = 25_600;
 
 #[cfg(test)]

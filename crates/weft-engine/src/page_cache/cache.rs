@@ -193,7 +193,9 @@ impl PageCache {
     }
 
     /// Changes the rules of writers and flushers, the age at which files expire, and the interval
-    /// of periodic writeback. A writer that is being throttled finishes under the old rules.
+    /// of periodic writeback. A writer that is being throttled finishes under the old rules;
+    /// writers that wait for credit under [`Kernel::Weft`] are woken when other rules replace it,
+    /// and continue.
     pub fn set_rules(&mut self, kernel: Kernel, expire_centisecs: u64, writeback_centisecs: u64) {
         let before = self.pool.config().kernel;
         self.pool.set_rules(kernel, expire_centisecs, writeback_centisecs);
@@ -248,7 +250,7 @@ impl PageCache {
         self.inodes.of(inode).pages.state(page)
     }
 
-    /// Counts of a file's dirty pages and of its pages under writeback.
+    /// Number of a file's dirty pages, and number of its pages under writeback.
     #[must_use]
     pub fn inode_counts(&self, inode: InodeId) -> Counts {
         let pages = &self.inodes.of(inode).pages;
@@ -256,7 +258,8 @@ impl PageCache {
     }
 
     /// Writes to pages of a file. Accepts as many pages as the writer may write before it has to
-    /// check the limits; the caller calls again for the remaining pages.
+    /// check the limits; the caller calls again for the remaining pages. Returns the number of
+    /// accepted pages, and whether the limits must be checked now.
     ///
     /// Every page counts, even if it was dirty before. Kernels from 3.0 on wait before they change
     /// a page that is under writeback, but 2.6.24 does not: see
@@ -293,8 +296,9 @@ impl PageCache {
 
     /// Charges a writer for pages that [`dirty`](Self::dirty) has made dirty before. Accepts as
     /// many pages as the writer may dirty before it has to check the limits; the caller calls again
-    /// for the remaining pages. A writer that dirties pages before it is charged is thus throttled
-    /// like a writer that calls [`write`](Self::write).
+    /// for the remaining pages. Returns the number of accepted pages, and whether the limits must
+    /// be checked now. A writer that dirties pages before it is charged is thus throttled like a
+    /// writer that calls [`write`](Self::write).
     ///
     /// # Panics
     /// Panics if there is no page, or if the writer must call [`balance`](Self::balance) first.
@@ -535,8 +539,8 @@ impl PageCache {
     }
 
     /// Truncates a file at page `first`: drops all dirty pages from there on without writing them.
-    /// The kernel then waits for the pages under writeback; see
-    /// [`under_writeback`](Self::under_writeback).
+    /// Returns how many pages were dirty, and how many are under writeback. The kernel then waits
+    /// for the latter; see [`under_writeback`](Self::under_writeback).
     pub fn truncate(&mut self, inode: InodeId, first: u64) -> Discarded {
         self.discard(inode, first..u64::MAX)
     }
@@ -598,7 +602,8 @@ impl PageCache {
         self.start(inode, |file| file.take_marked_free(within, pages_max))
     }
 
-    /// Like [`take_marked`](Self::take_marked), for all dirty pages, marked or not.
+    /// Like [`take_marked`](Self::take_marked), for all dirty pages, marked or not. `None` if no
+    /// page of the range is dirty without being under writeback.
     pub fn take(
         &mut self,
         inode: InodeId,
@@ -621,8 +626,9 @@ impl PageCache {
         Some(pages)
     }
 
-    /// Removes a file that was unlinked and closed. Its identifier may be reused once its last
-    /// write has completed.
+    /// Removes a file that was unlinked and closed, and drops its dirty pages. Returns how many
+    /// pages were dirty, and how many are under writeback. The identifier of the file may be reused
+    /// once its last write has completed.
     pub fn remove(&mut self, inode: InodeId) -> Discarded {
         let discarded = self.truncate(inode, 0);
         let file = self.inodes.of_mut(inode);
@@ -641,7 +647,8 @@ impl PageCache {
         page
     }
 
-    /// Begins an fsync of a range of a file: marks its dirty pages.
+    /// Begins an fsync of a range of a file: marks the dirty pages of the range. Returns the fsync,
+    /// for [`fsync_step`](Self::fsync_step).
     pub fn fsync(&mut self, inode: InodeId, pages: Range<u64>) -> Fsync {
         Fsync::new(&mut self.inodes, inode, pages)
     }
@@ -694,7 +701,8 @@ impl PageCache {
         self.wakes.pop_front()
     }
 
-    /// Puts a file that was written to on the lists of its device.
+    /// Puts a file that was written to at the end of the list *dirty* of its device, unless it was
+    /// written to before since its last turn began, or a pass has its turn on it.
     fn touch(&mut self, now: Time, inode: InodeId) {
         let tick = self.pool.ticks().tick(now);
         let file = self.inodes.of_mut(inode);

@@ -30,7 +30,8 @@ pub enum Flush {
     Write(WriteOut),
     /// The flusher sleeps.
     Sleep {
-        /// Latest time at which to wake up; `None` if nothing is dirty.
+        /// Latest time at which to wake up; `None`: sleep until
+        /// [`Wake::Flusher`](super::Wake::Flusher).
         until: Option<Time>,
         /// Whether room in any device's queue also ends the sleep.
         or_uncongested: bool,
@@ -41,11 +42,12 @@ pub enum Flush {
 pub(crate) struct Flusher {
     stage: Stage,
     run: Option<Run>,
-    /// Ticks at which the unfinished `sync(2)` calls were made.
+    /// Ticks at which the `sync(2)` calls were made that the flusher has not begun to serve.
     syncs: Vec<u64>,
     /// Whether a throttled writer requested background writeback.
     kicked: bool,
-    /// Tick of the last periodic writeback.
+    /// Tick from which the interval of periodic writeback counts: the last periodic writeback or,
+    /// if later, the tick in which the first file of an idle device became dirty.
     last_periodic: u64,
     /// Number of `sync(2)` calls that are done but not yet reported.
     syncs_done: u64,
@@ -107,7 +109,8 @@ impl Flusher {
         self.kicked
     }
 
-    /// Whether the flusher's writes may be delayed, because no sync is pending.
+    /// Whether the flusher is writing, and its writes may be delayed, because no sync is pending or
+    /// in progress.
     pub(crate) fn may_wait(&self) -> bool {
         self.syncs.is_empty() && self.run.as_ref().is_some_and(|run| run.reason != Reason::Sync)
     }
@@ -200,7 +203,7 @@ impl Flusher {
     }
 
     /// Begins the next kind of work: sync, then periodic, then background writeback. Returns a
-    /// sleep if there is none.
+    /// sleep if there is no work, otherwise `None`.
     fn next_stage(&mut self, wbc: &mut WritebackControl<'_>) -> Option<Flush> {
         let hz = wbc.pool.ticks().hz();
         let interval = wbc.pool.config().writeback_centisecs;

@@ -53,7 +53,8 @@ pub struct Discarded {
 pub(crate) enum Marked {
     /// Pages to write. They are under writeback from now on.
     Pages(Range<u64>),
-    /// The first marked page is under writeback, and can be written when that write completes.
+    /// The first marked page, which has this number, is under writeback, and can be written when
+    /// that write completes.
     Busy(u64),
     /// No page is marked.
     Nothing,
@@ -113,8 +114,9 @@ impl Pages {
         new
     }
 
-    /// Takes the first run of pages within `within`, at most `pages_max`, that are dirty and not
-    /// under writeback. The pages are under writeback from now on. `None` if there is no such page.
+    /// Takes and returns the first run of pages within `within`, at most `pages_max`, that are
+    /// dirty and not under writeback. The pages are under writeback from now on. `None` if there is
+    /// no such page.
     pub fn take(&mut self, within: Range<u64>, pages_max: u64) -> Option<Range<u64>> {
         let run = self.run(within, pages_max, |word| word.dirty & !word.writeback)?;
         self.start(run.clone());
@@ -127,7 +129,8 @@ impl Pages {
         self.first(0..u64::MAX, |word| word.marked).is_some()
     }
 
-    /// Like [`take`](Self::take), for marked pages. Skips pages that are under writeback.
+    /// Like [`take`](Self::take), for marked pages; skips pages that are under writeback. `None` if
+    /// there is no such page.
     pub(crate) fn take_marked_free(
         &mut self,
         within: Range<u64>,
@@ -188,6 +191,7 @@ impl Pages {
     }
 
     /// Takes the next run of marked pages within `within` for an fsync, at most `pages_max`.
+    /// Returns the run, or the reason for which there is none.
     pub(crate) fn take_marked(&mut self, within: Range<u64>, pages_max: u64) -> Marked {
         let Some(first) = self.first(within.clone(), |word| word.marked) else {
             return Marked::Nothing;

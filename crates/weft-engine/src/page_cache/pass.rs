@@ -33,7 +33,8 @@ use weft_units::Time;
 pub enum Reason {
     /// The flusher writes because the background threshold is exceeded.
     Background,
-    /// The flusher writes because the file has been dirty for 30 s.
+    /// The flusher writes because the file has been dirty for longer than `expire_centisecs`, by
+    /// default 30 s.
     Periodic,
     /// A process waits until the pages are written.
     Sync,
@@ -104,15 +105,14 @@ struct Turn {
     /// Page at which the turn ends after wrapping around; `None` if it does not wrap around.
     around: Option<u64>,
     cursor: u64,
-    /// Whether this pass marked the file as busy, and not another pass, so that this pass has to
-    /// clear the mark.
+    /// Whether this pass, and not another one, marked the file as busy and has to clear the mark.
     owner: bool,
 }
 
 impl Pass {
-    /// Creates a pass that writes about `budget` pages. If the rules of the kernel say so, fills
-    /// the list *io* with files that became dirty at tick `older_than` or before; `None`: with all
-    /// files.
+    /// Creates a pass that writes about `budget` pages. First fills the list *io* with files that
+    /// became dirty at tick `older_than` or before (`None`: with all files): under 3.1 only if *io*
+    /// is empty, under 2.6.24 only then or outside of periodic writeback.
     pub(crate) fn new(
         wbc: &mut WritebackControl<'_>,
         reason: Reason,
@@ -139,7 +139,8 @@ impl Pass {
         }
     }
 
-    /// Takes the next pages to write, at most `pages_max`; `None` when the pass is over.
+    /// Takes and returns the next pages to write, at most `pages_max`; `None` when the pass is
+    /// over.
     pub(crate) fn next(
         &mut self,
         wbc: &mut WritebackControl<'_>,
@@ -307,8 +308,8 @@ impl Pass {
         kernel == Generation::V3_1 && self.reason == Reason::Sync
     }
 
-    /// Whether the pass skips congested queues. Only the flusher of 2.6.24 does; all other passes
-    /// wait.
+    /// Whether the pass is a flusher's periodic or background writeback, which skips congested
+    /// queues in 2.6.24. All other passes wait.
     const fn goes_around_congestion(&self) -> bool {
         matches!(self.reason, Reason::Background | Reason::Periodic)
     }

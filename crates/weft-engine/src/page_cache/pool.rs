@@ -117,9 +117,9 @@ pub struct PoolConfig {
     pub dirty: Amount,
     /// Background threshold, above which flushers write.
     pub background: Amount,
-    /// `vm.dirty_expire_centisecs`: age from which periodic writeback writes a file.
+    /// `vm.dirty_expire_centisecs`: age in 1/100 s from which periodic writeback writes a file.
     pub expire_centisecs: u64,
-    /// `vm.dirty_writeback_centisecs`: interval of periodic writeback; 0 disables it.
+    /// `vm.dirty_writeback_centisecs`: interval of periodic writeback in 1/100 s; 0 disables it.
     pub writeback_centisecs: u64,
 }
 
@@ -197,9 +197,10 @@ impl Default for BdiRatios {
 /// Background and dirty threshold, in pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Thresholds {
-    /// Background threshold, above which flushers write.
+    /// Background threshold: number of dirty pages above which flushers write.
     pub background: u64,
-    /// Dirty threshold, above which writers are throttled.
+    /// Dirty threshold: number of pages, dirty or under writeback, above which writers are
+    /// throttled.
     pub dirty: u64,
 }
 
@@ -215,9 +216,11 @@ impl Thresholds {
 /// Number of pages in each state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Number of dirty pages, including those under writeback. The kernel's `NR_FILE_DIRTY`.
+    /// Number of dirty pages, including those that are under writeback too. The kernel's
+    /// `NR_FILE_DIRTY`.
     pub dirty: u64,
-    /// Number of pages under writeback, including dirty ones. The kernel's `NR_WRITEBACK`.
+    /// Number of pages under writeback, including those that are dirty too. The kernel's
+    /// `NR_WRITEBACK`.
     pub writeback: u64,
 }
 
@@ -237,9 +240,9 @@ pub struct Pool {
     thresholds: Thresholds,
     counts: Counts,
     bdis: Vec<Bdi>,
-    /// Shares of completed page writes, by device.
+    /// Counter of completed page writes, from which each device's share is computed.
     completions: Proportion,
-    /// Shares of dirtied pages, by writer.
+    /// Counter of dirtied pages, from which each writer's share is computed.
     dirtied: Proportion,
     /// The kernel's `limit`, in pages: it follows the dirty threshold upwards at once, and
     /// downwards slowly.
@@ -255,9 +258,9 @@ pub struct Pool {
 struct Bdi {
     counts: Counts,
     completions: Share,
-    /// Number of pages written since the pool was created.
+    /// Number of the device's pages that were written since the device was added.
     written: u64,
-    /// Number of pages dirtied since the pool was created.
+    /// Number of the device's pages that were dirtied since the device was added.
     dirtied: u64,
     bandwidth: Bandwidth,
     ratelimit: Ratelimit,
@@ -405,8 +408,8 @@ impl Pool {
 
     /// Number of pages that a CPU may dirty before it checks the limits, while they are not
     /// exceeded: a 32nd of memory divided by the number of CPUs, at least 16 pages and at most 4
-    /// MiB. With IO-less throttling it is a 32nd of the dirty threshold instead, and each writer
-    /// has its own count in addition.
+    /// MiB. With IO-less throttling it is a 32nd of the dirty threshold divided by the number of
+    /// CPUs, at least 16 pages, and each writer has its own count in addition.
     #[must_use]
     pub fn ratelimit_pages(&self) -> u64 {
         let of_all = |pages: u64| pages / (32 * u64::from(self.config.cpus));
@@ -553,7 +556,8 @@ impl Pool {
 
     /// Whether the device's flusher must write. The flusher must write if the number of all dirty
     /// pages exceeds the background threshold or, since patch 001, if the number of the device's
-    /// dirty pages exceeds the device's share of that threshold.
+    /// dirty pages exceeds the device's share of that threshold. With [`Kernel::Weft`],
+    /// `Turns::wants_flush` decides.
     ///
     /// Source   writeback.md §2.5
     #[must_use]
@@ -568,7 +572,7 @@ impl Pool {
     }
 
     /// The device's share of the limits: its own reserve, plus a part of the unreserved limits that
-    /// corresponds to its share of recent completions.
+    /// corresponds to its share of recent completions; at most its `max_ratio`.
     fn bdi_share(&self, bdi: BdiId) -> Fraction {
         let bdi = &self.bdis[bdi.index()];
         let mut share = bdi.completions;
@@ -583,7 +587,8 @@ impl Pool {
         Fraction { numerator: numerator.min(max * part.denominator.max(1)), denominator }
     }
 
-    /// Numbers of dirty pages, in total and of a device, with the limits for both.
+    /// Numbers of pages that are dirty or under writeback, in total and of a device, with the
+    /// limits for both.
     fn position(&self, bdi: BdiId) -> Position {
         Position {
             thresholds: self.thresholds,

@@ -39,7 +39,7 @@ impl Fraction {
 /// Counter of the events of all devices or processes, with the length of the period.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Proportion {
-    /// A period is `1 << shift` events.
+    /// Base-2 logarithm of the number of events in a period.
     shift: u32,
     events: u64,
 }

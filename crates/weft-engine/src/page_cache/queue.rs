@@ -21,7 +21,7 @@ pub(crate) struct Inode {
     pub pages: Pages,
     /// Page at which the next turn of the file starts: the kernel's `writeback_index`.
     pub cursor: u64,
-    /// Tick in which the file became dirty.
+    /// Tick in which the file became dirty, or to which its age was reset.
     pub dirtied_when: u64,
     /// Whether the file was written to since its last turn began: the kernel's `I_DIRTY_PAGES`.
     pub touched: bool,
@@ -52,7 +52,7 @@ pub(crate) struct Inodes {
 }
 
 impl Inodes {
-    /// Adds a file without dirty pages.
+    /// Adds a file without dirty pages. Returns its identifier.
     pub(crate) fn add(&mut self, bdi: BdiId) -> InodeId {
         let inode = Inode {
             bdi,
@@ -95,7 +95,8 @@ impl Inodes {
         self.slots.get(id.0 as usize).and_then(Option::as_ref).is_some_and(|inode| inode.busy)
     }
 
-    /// Frees a removed file once no pass and no write of it is in progress.
+    /// Frees a file that was removed, if no pass works on it and no write of it is in flight;
+    /// otherwise does nothing.
     pub(crate) fn free_if_over(&mut self, id: InodeId) {
         let inode = self.of(id);
         if inode.removed && inode.passes == 0 && inode.pages.writeback() == 0 {
@@ -168,7 +169,9 @@ impl Queues {
         self.fill_expired(inodes, older_than);
     }
 
-    /// Fills *io* as 2.6.24 does: *more* goes in front of the files that are there, *dirty* behind.
+    /// Fills *io* as 2.6.24 does: *more* goes in front of the files that are there, and the files
+    /// of *dirty* that became dirty at tick `older_than` or before go behind them; `None`: all
+    /// files.
     pub(crate) fn fill_2_6_24(&mut self, inodes: &mut Inodes, older_than: Option<u64>) {
         while let Some((&key, &id)) = self.more.last_key_value() {
             self.more.remove(&key);

@@ -112,7 +112,8 @@ impl Clears {
     }
 
     /// Handles a member's answer for `part` on a level without redundancy. The part belongs to a
-    /// read or write, or to the step in progress of a write-zeroes or trim.
+    /// read or write, or to the step in progress of a write-zeroes or trim. Returns the consequence
+    /// for the client request; nothing for a step.
     pub(super) fn part_told(
         &mut self,
         part: CompletionTarget,

@@ -23,7 +23,7 @@ use crate::layout::slot_set::SlotSet;
 use crate::mutant::Mutant;
 use crate::sched::request::MemberRequest;
 
-/// The array as a personality sees it.
+/// View of the array for a personality, which can read it but not change it.
 #[derive(Clone, Copy)]
 pub(crate) struct ArrayView<'a> {
     array: &'a Array,
@@ -32,14 +32,14 @@ pub(crate) struct ArrayView<'a> {
     before: bool,
 }
 
-/// State of a member by which the member that serves a read is chosen.
+/// Properties of a member that decide whether it serves a read.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ReadState {
-    /// Number of outstanding requests.
+    /// Number of outstanding requests of the member.
     pub(super) pending: u32,
     /// Whether the member is a rotating disk.
     pub(super) rotational: bool,
-    /// Whether a request has been outstanding for longer than `read_around`.
+    /// Whether a request to the member has been outstanding for longer than `read_around`.
     pub(super) stalled: bool,
     pub(super) write_mostly: bool,
 }
@@ -62,7 +62,8 @@ pub(crate) struct Cx<'a> {
     array: &'a mut Array,
     pub(crate) knobs: &'a Knobs,
     out: &'a mut Outbox,
-    /// Geometry that the context is for; `None` for the only one, or for both during a reshape.
+    /// Geometry that the context is for during a reshape; `None` without a reshape, and for the
+    /// array as a whole.
     side: Option<Side>,
 }
 
@@ -109,12 +110,13 @@ impl<'a> ArrayView<'a> {
         if self.before { &self.array.membership_before } else { &self.array.membership }
     }
 
-    /// Progress of the reshape.
+    /// Progress of the reshape. Panics if there is none.
     pub(super) fn reshape(self) -> &'a Reshape {
         self.array.reshape()
     }
 
-    /// Whether the copies of the array sectors below `end` may be written.
+    /// Whether the copies of the array sectors below `end` may be written, because they overwrite
+    /// no sector that a restart of the reshape would read.
     pub(super) fn may_copy_to(self, end: Sectors) -> bool {
         self.array.may_copy_to(end)
     }
@@ -175,7 +177,7 @@ impl<'a> ArrayView<'a> {
         self.array.position_of(index)
     }
 
-    /// Slot of the member at `position`; `None` if it failed.
+    /// Slot of the member at `position`; `None` for a spare, a replacement and a failed member.
     #[inline]
     pub(super) fn slot_of(self, position: usize) -> Option<Slot> {
         self.array.members[position].slot
@@ -210,7 +212,7 @@ impl<'a> ArrayView<'a> {
         self.array.breaks(position)
     }
 
-    /// Whether the array fails members that it needs.
+    /// Whether the array fails members that it needs: a mirror does, with the knob `fail_last_dev`.
     pub(super) fn fails_last(self, knobs: &Knobs) -> bool {
         self.array.fails_last(knobs)
     }
@@ -237,7 +239,7 @@ impl<'a> Cx<'a> {
     }
 
     /// Calls `act` with the array's own membership in place, even in a context for the geometry
-    /// before a reshape.
+    /// before a reshape. Returns the result of `act`.
     fn whole<T>(&mut self, act: impl FnOnce(&mut Array, &mut Outbox) -> T) -> T {
         if self.side != Some(Side::Before) {
             return act(self.array, self.out);
@@ -275,7 +277,7 @@ impl<'a> Cx<'a> {
         self.side.map_or(Sectors::ZERO, |side| self.array.members[position].shift(side))
     }
 
-    /// [`Cx::shift`] of the member at `slot`.
+    /// [`Cx::shift`] of the member at `slot`; zero if the slot has no member.
     fn shift_at(&self, slot: Slot) -> Sectors {
         self.array.position_at(slot).map_or(Sectors::ZERO, |position| self.shift(position))
     }
@@ -413,7 +415,8 @@ impl<'a> Cx<'a> {
         self.whole(|array, out| array.report(report, knobs, out));
     }
 
-    /// Fails the member at `position`, which did not write data that other members wrote.
+    /// Fails the member at `position`, which did not write data that other members wrote. If the
+    /// array needs the member, the array is broken instead.
     pub(super) fn fail(&mut self, position: usize) {
         let knobs = self.knobs;
         self.whole(|array, out| array.fail(position, knobs, out));
@@ -425,7 +428,8 @@ impl<'a> Cx<'a> {
         self.whole(|array, out| array.fail_replacements(SlotSet::only(slot), out));
     }
 
-    /// Fails the member at `position` because of `fault`, the error of a write.
+    /// Fails the member at `position` because of `fault`, the error of a write. If the array needs
+    /// the member and the member is not gone, the array is broken instead.
     pub(super) fn fail_for(&mut self, position: usize, fault: Fault) {
         let knobs = self.knobs;
         self.whole(|array, out| array.fail_for(position, fault, knobs, out));

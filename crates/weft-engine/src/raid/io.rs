@@ -9,17 +9,18 @@ use crate::contract::frame::Run;
 use crate::contract::input::{Attr, Fault, Flags, RequestOp};
 use crate::contract::token::RequestId;
 
-/// A request for a range of the volume, as a personality sees it.
+/// A request for a range of the volume, as it is passed to a personality.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ArrayIo {
     pub(crate) id: RequestId,
     pub(crate) range: ByteRange,
     pub(crate) frames: Run,
     pub(crate) attr: Attr,
-    /// Part of the request's range that the members are told to discard.
+    /// Part of the request's range that the members are told to discard; `None` if there is no such
+    /// part.
     pub(crate) discarded: Option<ByteRange>,
     pub(crate) op: RequestOp,
-    /// Whether the request excludes reads of its range.
+    /// Whether the request excludes reads of its range while it is carried out.
     pub(crate) writes: bool,
     pub(crate) flags: Flags,
     pub(crate) stream: WriteStream,
@@ -91,8 +92,8 @@ pub(crate) enum PartOutcome {
 /// Events that a personality reports to its volume.
 #[derive(Clone, Debug)]
 pub(crate) enum Event {
-    /// A member had no space for a write. Parity may be wrong from data sector `sector` of the
-    /// members on.
+    /// A member had no space for a write. From `sector` on, parity may be wrong or copies may
+    /// differ. `sector` is a data sector of the members or, for mirrors, a sector of the array.
     NoSpace { slot: Slot, sector: Sectors },
     /// A member had no space for a discard. The array has already noted where parity may be wrong.
     NoSpaceForDiscard { slot: Slot, sector: Sectors },
@@ -101,12 +102,13 @@ pub(crate) enum Event {
     Pinned { request: RequestId },
     /// A request that counted as [`SPLITTING`] is now split into `sub_requests`. With `whole`, the
     /// request itself was split; otherwise one of its sub-requests was, for another attempt after a
-    /// failed read.
+    /// failed read or write.
     Split { request: RequestId, sub_requests: u32, whole: bool },
     /// Some sub-requests of a request are done, with the same result.
     SubRequestsDone { request: RequestId, sub_requests: u32, result: Result<(), ReplyError> },
-    /// Unit number `unit` of a sync is finished. `wrong` is the slot of the strip that alone
-    /// explains the mismatch; `ok` is false if the unit has to be synced again.
+    /// Unit number `unit` of a sync is finished. `mismatch` is true if parity or copies disagreed,
+    /// and `wrong` is the slot of the strip or copy that alone explains this, if there is one. `ok`
+    /// is false if the unit could not be synced.
     SyncDone { unit: u64, mismatch: bool, wrong: Option<Slot>, ok: bool },
     /// Unit number `unit` of a sync is to be synced later, because a member has no space or an
     /// earlier unit could not be synced.
@@ -132,6 +134,6 @@ pub(crate) struct Busy {
     pub(crate) unanswered: bool,
 }
 
-/// Added to the pending count of a request while it is being split; larger than any number of
-/// sub-requests.
+/// Number that is added to the count of a request's pending sub-requests while the request is being
+/// split; larger than any number of sub-requests.
 pub(crate) const SPLITTING: u64 = 1 << 32;

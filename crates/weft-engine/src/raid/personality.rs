@@ -312,7 +312,8 @@ levels! {
         ) {
         }
 
-        /// Handles a part of a member request that is done or that was given up.
+        /// Handles a part of a member request that is done or that was given up. Returns the
+        /// consequence for the client request to which the part belongs.
         fn part_done(
             &mut self,
             part: CompletionTarget,

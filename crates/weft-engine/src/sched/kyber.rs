@@ -70,13 +70,14 @@ struct Domain {
     /// Number of tokens held by requests at the member. It may exceed `tokens` after the domain has
     /// lost tokens.
     out: u32,
-    /// Latencies from dispatch to completion, and from insertion to completion.
+    /// Latencies from dispatch to completion, and (`total`) from insertion to completion.
     of_member: Histogram,
     total: Histogram,
     /// Time from which a percentile may be computed even from few samples. Set when a percentile is
     /// first computed from few samples without success; `None` before.
     patience: Option<Time>,
-    /// Bucket of the last 99th percentile of total latency that was computed but not used yet.
+    /// Bucket of the last 99th percentile of total latency that was computed but not used yet;
+    /// `None` if there is none.
     remembered: Option<usize>,
 }
 
@@ -301,7 +302,8 @@ impl Domain {
         }
     }
 
-    /// Takes the oldest request and a token for it; `None` if there is no request or no token.
+    /// Takes and returns the oldest request, with a token for it; `None` if there is no request or
+    /// no token.
     fn take(&mut self) -> Option<Waiting> {
         if self.out >= self.tokens {
             return None;
@@ -312,7 +314,7 @@ impl Domain {
     }
 
     /// Scales the number of tokens by `p99`, the bucket of the 99th percentile: by the bucket's
-    /// upper end as a fraction of the target.
+    /// upper end as a fraction of the target. `None` changes nothing.
     fn resize(&mut self, p99: Option<usize>) {
         if let Some(bucket) = p99 {
             let tokens = self.tokens * (bucket as u32 + 1) / GOOD as u32;

@@ -561,14 +561,15 @@ impl<T> MemberQueue<T> {
         waiting.into_iter().map(|(_, request)| request).collect()
     }
 
-    /// Drops the last waiting request, for a planted bug.
+    /// Drops the last waiting request: a deliberate bug, which tests must detect.
     pub(crate) fn forget_last(&mut self) {
         let waiting = self.take_waiting();
         let kept = waiting.len().saturating_sub(1);
         waiting.into_iter().take(kept).for_each(|request| self.put_back(request));
     }
 
-    /// Makes BFQ forget one queue that has requests, for a planted bug.
+    /// Removes one queue that has requests from BFQ's service tree: a deliberate bug, which tests
+    /// must detect. Does nothing with another scheduler.
     pub(crate) fn starve_one(&mut self) {
         if let Scheduler::Bfq(queues) = &mut self.scheduler {
             queues.forget_first();

@@ -2,8 +2,8 @@
 //!
 //! Stripes are handled one at a time, so a full stripe arrives here as many small adjacent
 //! requests. A request is appended to the last one of the same member and kind if it begins where
-//! that one ends, has the same flags, and the combined length stays within `max_sectors_kb`. The
-//! order of requests never changes.
+//! the last one ends, has the same flags, and the combined length stays within `max_sectors_kb`.
+//! The order of requests never changes.
 //!
 //! Knob     `max_sectors_kb` (KiB; 0 disables merging)
 //! Source   Linux block layer, back merge in a plug list; md relies on it (baseline/kernel-md.csv)

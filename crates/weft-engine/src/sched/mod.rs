@@ -129,8 +129,8 @@ impl Scheduler {
         }
     }
 
-    /// Returns the next request for the member, if there is one. [`Scheduler::sent`] lists the
-    /// requests that are merged in it.
+    /// Returns the next request for the member; `None` if no request may be dispatched now.
+    /// [`Scheduler::sent`] lists the requests that are merged in it.
     fn dispatch(&mut self, now: Time) -> Option<Dispatched> {
         match self {
             Self::Bfq(queues) => queues.dispatch(now),

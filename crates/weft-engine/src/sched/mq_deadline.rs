@@ -44,11 +44,12 @@ pub struct MqDeadline {
     batching: u32,
     starved: u32,
     waiting: usize,
-    /// Request that was last inserted or merged into. It is the first merge candidate, and new
-    /// requests may be merged at its front even if `front_merges` is off.
+    /// Index of the request that was last inserted or merged into; [`NONE`] if it was dispatched.
+    /// The request is the first merge candidate, and new requests may be merged at its front even
+    /// if `front_merges` is off.
     last_merge: u32,
     requests: Vec<Queued>,
-    /// First free record; free records are chained by `after`.
+    /// Index of the first free record; free records are chained by `after`.
     free: u32,
     names: NameTable,
     /// Identifiers of the requests that are merged in the last dispatched request.
@@ -68,12 +69,12 @@ struct Queues {
 struct Queue {
     /// Requests in order of first sector.
     sorted: Sorted,
-    /// First and last request of the FIFO, a chain of records in order of deadline, then of
-    /// arrival.
+    /// First and (`newest`) last request of the FIFO, a chain of records in order of deadline, then
+    /// of arrival.
     oldest: u32,
     newest: u32,
     latest_pos: Sectors,
-    /// First request of `sorted` that begins at or beyond `latest_pos`.
+    /// First request of `sorted` that begins at or beyond `latest_pos`; [`NONE`] if there is none.
     next: u32,
 }
 
@@ -83,7 +84,7 @@ struct Queued {
     first: Sectors,
     len: Sectors,
     deadline: Time,
-    /// Neighbours of the request in the FIFO.
+    /// Requests before and (`after`) behind this request in the FIFO; [`NONE`] at its ends.
     before: u32,
     after: u32,
     /// Identifiers of the requests that were merged into this one, itself included.
@@ -275,8 +276,9 @@ impl MqDeadline {
         }
     }
 
-    /// Merges the queued request `next` into `name`, which ends where `next` begins. The merged
-    /// request gets the earlier of the two deadlines, and the FIFO position that belongs to it.
+    /// Merges the queued request `next` into `name`, which ends where `next` begins, if both may be
+    /// merged and the result is not too large. The merged request gets the earlier of the two
+    /// deadlines, and the FIFO position that belongs to it.
     fn join(&mut self, name: u32, next: u32) {
         let (into, joined) = (self.requests[name as usize], self.requests[next as usize]);
         if !into.merges || !joined.merges || into.len + joined.len > self.max {
@@ -464,7 +466,7 @@ impl MqDeadline {
         queue.comes(&self.requests, name);
     }
 
-    /// Allocates a record for a request.
+    /// Allocates a record for a request. Returns its index.
     fn record(&mut self, queued: Queued) -> u32 {
         if self.free == NONE {
             self.requests.push(queued);

@@ -36,7 +36,7 @@ pub(crate) struct MergeKind {
 
 impl MergeKind {
     /// Whether requests of these two kinds may be merged. As in the kernel, they must belong to the
-    /// same client and class; their purpose does not matter.
+    /// same client and have the same class and weight; their purpose does not matter.
     #[inline(always)]
     pub(crate) fn merges(&self, other: &Self) -> bool {
         let (mine, others) = (&self.attr, &other.attr);
@@ -111,7 +111,8 @@ pub struct Dispatched {
     pub first: Sectors,
     /// Length in sectors.
     pub len: Sectors,
-    /// Identifier of the first of the merged requests; the scheduler's `sent` lists all.
+    /// Identifier of the first of the merged requests; the scheduler's `sent` lists the identifiers
+    /// of all.
     pub id: u64,
 }
 

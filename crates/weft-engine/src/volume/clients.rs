@@ -12,8 +12,9 @@ use crate::array::Array;
 use crate::contract::input::{Account, Class, ClientRequest, NO_CLIENT, Purpose, RequestOp};
 use crate::contract::snapshot::{AccountSnapshot, Party, PurposeSectors};
 
-/// Clients of a volume by account. For each account, also the number of sectors that members had
-/// transferred by the start of the previous and of the current period of [`WINDOW`].
+/// Clients of a volume by account, with counts of their requests and, for each account, the number
+/// of sectors that members had transferred when the previous and the current period of [`WINDOW`]
+/// began.
 #[derive(Clone, Debug)]
 pub(crate) struct Clients {
     /// Tallies of [`Account::OTHERS`] and of the accounts after it. Only the first `used` tallies
@@ -99,8 +100,7 @@ impl Clients {
         }
     }
 
-    /// Slow path of [`Clients::enter`], for a client that has another tally than the one in
-    /// `places`.
+    /// Slow path of [`Clients::enter`], for a client to which `places` does not lead.
     #[inline(never)]
     fn enter_another(&mut self, request: &mut ClientRequest, array: &mut Array) {
         let place = self.place_of(request.client, array);
@@ -185,7 +185,7 @@ impl Clients {
         }
     }
 
-    /// Snapshot of every account that has counts or belongs to a connected client.
+    /// Snapshots of the accounts that have counts or belong to a connected client.
     pub(crate) fn snapshot(&self, array: &Array) -> Vec<AccountSnapshot> {
         let mut accounts = Vec::new();
         for (number, total) in (0..).zip(self.totals(array)) {
@@ -225,7 +225,8 @@ impl Clients {
     }
 }
 
-/// Number of accounts: one per client, and the shared account [`Account::OTHERS`].
+/// Largest number of accounts of clients: the shared account [`Account::OTHERS`], and one account
+/// for each of 63 clients.
 const ACCOUNTS_MAX: usize = 64;
 
 /// Length of a period for which sectors are counted. `sectors_recently` covers the current period

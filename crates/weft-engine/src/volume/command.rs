@@ -18,14 +18,15 @@ use crate::layout::geometry::Geometry;
 use crate::raid::{ArrayView, Busy, Personality};
 use crate::sched::member_queue::QueueSettings;
 
-/// Change of the volume that is made once no stripe is in use and no request is partly split.
+/// Change of the volume that is made once no stripe is in use and no request is partly split into
+/// sub-requests.
 #[derive(Clone, Debug)]
 pub(super) enum WhenQuiet {
     /// Reshape the array to this geometry.
     BeginReshape(Geometry),
     /// Use only the geometry after the reshape, because the whole array is reshaped.
     EndReshape,
-    /// Use the layout that the array records.
+    /// Use the layout of the resized array, which its superblocks record.
     EndResize,
     Set(Knob),
 }
@@ -58,7 +59,8 @@ pub(super) enum Until {
 }
 
 impl Volume {
-    /// Carries out a command of an administrator. Returns `None` if it is answered later.
+    /// Carries out a command of an administrator. Returns the answer; `None` if the command is
+    /// answered later.
     pub(crate) fn command(
         &mut self,
         verb: &Verb,
@@ -136,7 +138,8 @@ impl Volume {
         self.array.set_queues(&self.knobs, |member| out.unschedule(member));
     }
 
-    /// Sets a knob for the queues of `members` only.
+    /// Sets a knob of member queues for `members` only. Fails for another knob and for an unknown
+    /// member.
     fn set_queues_of(
         &mut self,
         members: &[MemberIndex],
@@ -175,8 +178,8 @@ impl Volume {
         self.set_queues(out);
     }
 
-    /// State that a command waits for if it is answered when its change is recorded in the
-    /// superblocks; never `None`.
+    /// State of a command that is answered when its change is recorded in the superblocks; never
+    /// `None`.
     pub(super) fn recorded(&self) -> Option<Until> {
         Some(Until::Recorded(self.array.last_update()))
     }
@@ -228,7 +231,8 @@ impl Volume {
         resizes.map(|resizes| resizes.then_some(Until::Grown))
     }
 
-    /// Begins a reshape to the shape `to`, as soon as nothing uses the stripes.
+    /// Begins a reshape to the shape `to` as soon as nothing uses the stripes. Returns the state
+    /// that the command waits for.
     fn reshape(&mut self, to: ArrayShape) -> Result<Option<Until>, ReplyError> {
         if self.has_deferred() || self.is_unanswered() {
             return Err(ReplyError::Busy("requests are in progress for long; try again"));
@@ -247,7 +251,8 @@ impl Volume {
     }
 
     /// Adds the bitmap `wanted`, or removes the bitmap if `wanted` is `None`. As in md, this is
-    /// refused while a sync runs, because the sync depends on the bitmap.
+    /// refused while a sync runs, because the sync depends on the bitmap. Returns the state that
+    /// the command waits for; `None` if nothing has to change.
     fn set_bitmap(&mut self, wanted: Option<&NewBitmap>) -> Result<Option<Until>, ReplyError> {
         if self.sync.is_some() {
             return Err(ReplyError::Busy("a sync is running"));
@@ -259,7 +264,7 @@ impl Volume {
     }
 
     /// Makes the change in `quiescing`, if there is one, once no stripe is in use and no request is
-    /// partly split.
+    /// partly split into sub-requests.
     pub(super) fn act_when_quiet(&mut self, out: &mut Outbox) {
         if self.quiescing.is_none() {
             return;
@@ -320,8 +325,9 @@ impl Volume {
     }
 
     /// Last change of a reshape or resize, if it can be made now: the superblocks record that the
-    /// whole array is reshaped, or all members record the new size. `None` also while a member does
-    /// not answer, which may keep stripes in use for long.
+    /// whole array is reshaped, or all members record the new size. `None` also while a sync runs,
+    /// another change waits, a member lacks space, or a member does not answer, which may keep
+    /// stripes in use for long.
     #[inline]
     pub(super) fn end_of_growth(&self) -> Option<WhenQuiet> {
         if !self.array.is_growing() {
@@ -350,7 +356,8 @@ impl Volume {
         (is_free && is_ready && !self.lacks_space()).then_some(end)
     }
 
-    /// Whether a member had no space, and is not known to have space again or may lack data.
+    /// Whether a member had no space and was not found to have space since, or may lack data
+    /// because of that.
     fn lacks_space(&self) -> bool {
         let resyncs = self.array.is_resizing() && self.array.resyncs_only_for_space();
         resyncs || self.has_deferred() || self.raid.is_unproven()

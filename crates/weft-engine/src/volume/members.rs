@@ -1,12 +1,13 @@
 //! Members that do not answer: other members are read instead, and the member is failed after
 //! `member_timeout`.
 //!
-//! Reads go around a stalled member after `read_around`, and the member is failed after
-//! `member_timeout`. A notice is sent after 30 seconds regardless of the knobs. A request that is
-//! given up counts as done for the requests that wait for it; memory that the member may still use
-//! stays reserved until the member answers. Where parity was not checked since a crash, reads wait
-//! for the member instead, because reconstructed data may be wrong. A resync and a check wait too,
-//! because they need the member's own content.
+//! A member is stalled, and other members are read, after `read_around` without an answer; the
+//! member is failed after `member_timeout` if the array can run without it. A notice is sent after
+//! 30 seconds regardless of the knobs. A request that is given up counts as done for the requests
+//! that wait for it; memory that the member may still use stays reserved until the member answers.
+//! Where parity was not checked since a crash, reads wait for the member instead, because
+//! reconstructed data may be wrong. A resync and a check wait too, because they need the member's
+//! own content.
 
 use weft_units::{MemberIndex, Span, Time};
 
@@ -24,8 +25,8 @@ use crate::sched::member_queue::Waiting;
 
 impl Volume {
     /// Declares the members `indices` failed, all or none of them, and gives up their outstanding
-    /// requests. Returns what the answer waits for: that superblocks record the failure, unless the
-    /// array is broken by it.
+    /// requests. Returns the state that the command waits for, in which superblocks record the
+    /// failure; `None` if the failure breaks the array.
     pub(super) fn fail(
         &mut self,
         indices: &[MemberIndex],
@@ -72,8 +73,8 @@ impl Volume {
         format!("{why}; none was failed, and only {labels} may be; for more, {way_out}")
     }
 
-    /// Time after which reads go around a member that does not answer, and time after which the
-    /// member is failed. Zero: never.
+    /// Time without an answer after which other members are read instead of a member, and time
+    /// after which the member is failed. Zero: never.
     pub(super) fn patience_with_members(&self) -> (Span, Span) {
         if self.array.membership.is_redundant {
             (self.knobs.read_around, self.knobs.member_timeout)
@@ -133,9 +134,10 @@ impl Volume {
     }
 
     /// Gives up a member's outstanding requests: all of them, or with `reads_after` only the reads
-    /// that it has not answered for that long. The owners of the requests are notified now; later
-    /// answers only free memory. Returns the time at which the next read is to be given up; `None`
-    /// if there is no such read.
+    /// that other members can answer and that have been outstanding for that long (longer if they
+    /// were given up before). The owners of the requests are notified now; later answers only free
+    /// memory. Returns the time at which the next read is to be given up; `None` if there is no
+    /// such read.
     fn give_up(
         &mut self,
         position: usize,
@@ -208,8 +210,8 @@ impl Volume {
         next
     }
 
-    /// Parts to report instead of `parts` when their member request is given up; `None` if `parts`
-    /// are to be reported. Parts of twin writes are reported unchanged.
+    /// Parts to which the late answer of a given-up member request is reported, in place of its
+    /// `parts`; `None` if `parts` stay as they are. Parts of twin writes are never replaced.
     fn parts_given_up(&self, parts: &[CompletionTarget]) -> Option<Vec<CompletionTarget>> {
         let (twins, own): (Vec<_>, Vec<_>) = parts.iter().partition(|part| is_twin(**part));
         let given_up = self.raid.parts_given_up(&own);
@@ -277,8 +279,8 @@ impl Volume {
         Span(after.0.saturating_mul(1 << self.raid.given_up(first).min(20)))
     }
 
-    /// Records that one less given-up member request may still use the frames of a request, because
-    /// it was answered.
+    /// Records that the member has answered a given-up member request, which can no longer use the
+    /// frames of request `id`.
     pub(super) fn unpin(&mut self, id: RequestId, out: &mut Outbox) {
         let request = self.active(id);
         assert!(request.pins > 0, "memory is freed as often as it was pinned");

@@ -63,8 +63,8 @@ pub(crate) struct Volume {
     passing: u32,
     clients: Clients,
     ranges: Ranges,
-    /// Writes that wait for their lease. It is granted once the dirty state of the array, and the
-    /// bits of the bitmap for the write's range, are durable.
+    /// Writes that wait for their lease. A lease is granted once the dirty state of the array, and
+    /// the bits of the bitmap for the write's range, are durable.
     before_lease: VecDeque<RequestId>,
     /// Requests that may be passed to the RAID level: they wait for no earlier request, no lease
     /// and no flush.
@@ -73,17 +73,18 @@ pub(crate) struct Volume {
     /// end of the turn.
     held: VecDeque<RequestId>,
     sync: Option<Resync>,
-    /// The last sync that ended, for the status report.
+    /// The last sync that ended, for the status report; `None` if none has ended.
     last_sync: Option<Resync>,
     /// Number of syncs that were started.
     syncs: u64,
     /// Sync action that an administrator asked for, and the sector at which it begins, until it
-    /// runs.
+    /// runs; `None` if there is none.
     wanted_sync: Option<(SyncAction, Sectors)>,
     frozen: bool,
     /// Whether a recovery failed, so that none is started until the members change.
     recovery_disabled: bool,
-    /// Change that is made once no stripe or partly split request is in use.
+    /// Change that is made once no stripe is in use and no request is partly split into
+    /// sub-requests; `None` if no change waits.
     quiescing: Option<Box<WhenQuiet>>,
     /// Commands that are not answered yet.
     commands: Vec<Waiting>,
@@ -200,7 +201,7 @@ impl Volume {
     }
 
     /// Checks that a request covers whole logical blocks and has the frames that it needs. Returns
-    /// the number of frames.
+    /// the number of frames, or an error if the request fails the check.
     #[inline(always)]
     fn fits(&self, request: &ClientRequest) -> Result<u32, ReplyError> {
         let range = request.range;
@@ -218,7 +219,7 @@ impl Volume {
     // Records: requests, answers, commands.
 
     /// Handles a request from a client or, with `of_cache`, from the operation with that number in
-    /// the write-back cache.
+    /// the write-back cache. Returns an error if the request is refused.
     pub(crate) fn request(
         &mut self,
         request: &mut ClientRequest,
@@ -412,8 +413,8 @@ impl Volume {
         self.parts_done(parts, outstanding, position, result, out);
     }
 
-    /// Releases the memory that a given-up member request might still have used, because the
-    /// request is done.
+    /// Releases the memory that a given-up member request might still have used, because the member
+    /// has answered the request.
     #[cold]
     fn freed(&mut self, owner: &Owner, out: &mut Outbox) {
         let Owner::Parts(first, mut merged) = *owner else { return };
@@ -431,8 +432,8 @@ impl Volume {
 
     // Decisions: one turn.
 
-    /// Takes one turn: handles stripes, which are picked at most `stripes_max` times, and all else
-    /// that is due. Returns the number of stripes handled.
+    /// Takes one turn: handles stripes, picking at most `stripes_max` times, and does all other
+    /// work that is due. Returns the number of stripes handled.
     pub(crate) fn turn(&mut self, stripes_max: u32, out: &mut Outbox) -> u32 {
         self.clients.look(&self.array, out.now);
         self.watch_members(out);
@@ -589,7 +590,8 @@ impl Volume {
         self.requests.iter().flatten().filter(|it| it.is_active()).count() + self.passing as usize
     }
 
-    /// Number of client frames in use by requests of this volume.
+    /// Number of client frames in use by requests of this volume, without requests that were passed
+    /// to a member unchanged.
     pub(crate) fn frames_held(&self) -> u32 {
         let of_clients = |request: &&Active| request.issuer.is_client();
         let requests = self.requests.iter().flatten().filter(of_clients);

@@ -20,7 +20,7 @@ pub(crate) struct Ranges {
     wide: Vec<RequestId>,
     buckets: Box<[u32; BUCKETS]>,
     links: Vec<Link>,
-    /// Head of the list of unused links.
+    /// Index of the first unused link; unused links form a list.
     free: u32,
     /// Range and waiters of each request, by request number.
     held: Vec<Held>,
@@ -110,7 +110,8 @@ impl Ranges {
         held.map(|held| u32::from(held.holds_up(id, range, writes))).sum()
     }
 
-    /// Like [`Ranges::wait_for_all`], but only for earlier requests that are wide.
+    /// Makes request `id` wait for every earlier wide request that overlaps it, if either writes.
+    /// Returns the number of requests for which it waits.
     #[inline]
     fn wait_for_wide(&mut self, id: RequestId, range: ByteRange, writes: bool) -> u32 {
         let wide = self.wide.iter();
@@ -269,7 +270,7 @@ fn bucket(region: u64) -> usize {
 /// Size of a region. Few small requests share a region, and large requests cross few of them.
 const REGION_BYTES: u64 = 64 << 10;
 const BUCKETS: usize = 256;
-/// Length from which a request is wide, because it would be on hundreds of lists.
+/// Length above which a request is wide, because it would be on hundreds of lists.
 const WIDE_BYTES: u64 = 16 << 20;
 const NONE: u32 = u32::MAX;
 

@@ -32,12 +32,13 @@ pub(super) struct Active {
     /// level, plus [`SPLITTING`] while it is not completely split.
     pub(super) pending: u64,
     pub(super) error: Option<ReplyError>,
-    /// Whether a member from which the request reads has stalled.
+    /// Whether a read of the request was given up because its member has stalled.
     pub(super) stalled: bool,
-    /// Number of given-up member reads that may still write into the request's frames.
+    /// Number of given-up member requests that may still use the request's frames.
     pub(super) pins: u32,
     pub(super) flushed: bool,
-    /// Permission of a write to change its range, which keeps the array dirty until it is returned.
+    /// Permission of a write to change its range, which keeps the array dirty until the lease is
+    /// returned; `None` for a read, and for a write that waits for an earlier request.
     pub(super) lease: Option<Lease>,
     pub(super) answered: bool,
 }
@@ -72,8 +73,9 @@ impl Volume {
         found.filter(|(position, _)| self.array.passes(*position))
     }
 
-    /// Turns a passed read that its member failed to read into a normal request with one
-    /// sub-request. Later writes to its range have not waited for the read, and still do not wait.
+    /// Turns a read that was passed to a member unchanged, and that failed there, into a normal
+    /// request with one sub-request. Later writes to its range have not waited for the read, and
+    /// still do not wait.
     #[cold]
     pub(super) fn keep_passed(&mut self, request: &PassedRequest) -> CompletionTarget {
         let PassedRequest { issuer, frames, start, len, attr, gone } = *request;
@@ -262,7 +264,8 @@ impl Volume {
         }
     }
 
-    /// Submits ready requests to the personality, unless a knob waits until nothing is in use.
+    /// Submits ready requests to the personality, unless a change waits until nothing is in use.
+    /// Ends the requests that have failed before they were submitted.
     pub(super) fn submit_ready(&mut self, out: &mut Outbox) {
         if self.ready.is_empty() {
             return;
@@ -342,7 +345,8 @@ impl Volume {
         }
     }
 
-    /// Handles a member's answer to its part of a twin write.
+    /// Handles a member's answer to its part of a twin write, which goes to a member and to its
+    /// replacement.
     #[cold]
     pub(super) fn twin_done(
         &mut self,
@@ -491,8 +495,8 @@ impl Volume {
     }
 
     /// Continues the requests for which all member flushes have ended. If the array broke
-    /// meanwhile, the flush of the only member with some of the earlier data may have been given
-    /// up, so the data that was to follow the flush must not be written.
+    /// meanwhile, the requests fail: a flush of the only member with some of the earlier data may
+    /// have been given up, so the data that was to follow the flush must not be written.
     #[inline]
     pub(super) fn flushed(&mut self, out: &mut Outbox) {
         for (id, result) in self.array.take_flushed() {

@@ -80,12 +80,12 @@ impl Volume {
         }
     }
 
-    /// Whether a client waits for an answer.
+    /// Whether a client or the write-back cache waits for an answer.
     pub(super) fn client_waits(&self) -> bool {
         self.passing > 0 || self.requests.iter().flatten().any(Active::is_active)
     }
 
-    /// Starts a sync that is due.
+    /// Starts the next sync, if one is due.
     fn choose_sync(&mut self, out: &mut Outbox) {
         assert!(self.sync.is_none(), "one sync at a time");
         if self.syncs_held_back() {
@@ -191,8 +191,8 @@ impl Volume {
         self.has_deferred() || self.full_since.is_some_and(|since| now < since + FULL_RETRY)
     }
 
-    /// Starts a sync that an administrator asked for, and that begins at `from`; or stops the
-    /// running one.
+    /// Starts, at sector `from`, a sync that an administrator asked for, or stops the running sync.
+    /// Returns the state that the command waits for; `None` if the command is answered at once.
     pub(super) fn sync_action(
         &mut self,
         action: SyncAction,
@@ -243,7 +243,8 @@ impl Volume {
         Ok(None)
     }
 
-    /// Starts a check, repair or correction that begins at `from`.
+    /// Starts a check, repair or correction at sector `from`. Fails for other actions, and if
+    /// `from` is not below the end of the sync.
     pub(super) fn sync_from(
         &mut self,
         action: SyncAction,

@@ -16,9 +16,9 @@ use crate::mutant::{self, Mutant};
 use crate::volume::Volume;
 
 impl WriteBack {
-    /// Handles a request that touches pages. The request is queued behind requests that wait for
-    /// room (further pages that the dirty limit permits), if it needs room itself or overlaps one
-    /// of them.
+    /// Handles a request that touches pages. The request waits if it overlaps an earlier request
+    /// that waits or has yet to flush. A write that is to stay in the cache also waits while other
+    /// requests wait, and while the dirty limit leaves no room for its pages.
     pub(super) fn arrive(&mut self, id: OpId, volumes: &mut [Volume], out: &mut Outbox) {
         let op = self.op(id);
         let (volume, pages) = (op.volume, op.pages.clone());
@@ -66,7 +66,7 @@ impl WriteBack {
 
     /// Whether a request is a write that can stay in the cache: a write of whole pages, of at most
     /// half the number of pages for which there can be room, without FUA or preflush, to a volume
-    /// that can be written.
+    /// without failing write-back.
     fn keeps(&self, request: &ClientRequest, pages: &Range<u64>, out: &Outbox) -> bool {
         let cached = &self.volumes[request.volume.index()];
         let (range, limit) = (request.range, self.room_max());
@@ -313,7 +313,8 @@ impl WriteBack {
         self.flush_those_written(volumes, out);
     }
 
-    /// Sends each flush with no unwritten pages left to its volume.
+    /// Continues each flush that has no unwritten pages left: a flush goes to its volume, and a
+    /// request with a preflush goes on as a request without one.
     pub(super) fn flush_those_written(&mut self, volumes: &mut [Volume], out: &mut Outbox) {
         let forgets = mutant::is(out.planted, Mutant::FlushMissesWriteback);
         for index in 0..self.volumes.len() {

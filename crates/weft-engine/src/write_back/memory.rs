@@ -16,7 +16,7 @@ use crate::contract::frame::{Frame, Run};
 pub(super) struct Memory {
     /// Free frames for pages. The last one in the list is used next.
     free: Vec<Frame>,
-    /// First frame of the buffers.
+    /// Number of the first frame of the buffers.
     first: u32,
     buffer_pages: u32,
     buffers: [Buffer; BUFFERS as usize],
@@ -71,7 +71,7 @@ impl Memory {
         self.free.len() as u64
     }
 
-    /// Allocates a frame for a page.
+    /// Allocates and returns a frame for a page. A frame must be free.
     pub(super) fn take(&mut self) -> Frame {
         self.free.pop().expect("a frame was reserved")
     }
@@ -92,7 +92,8 @@ impl Memory {
         self.runs < RUNS_MAX && self.buffers.iter().any(Buffer::is_free)
     }
 
-    /// Allocates room for a run of `pages` pages in a buffer; `None` unless [`Memory::has_buffer`].
+    /// Allocates room for a run of `pages` pages in a buffer. Returns the first frame; `None`
+    /// unless [`Memory::has_buffer`].
     pub(super) fn take_buffer(&mut self, pages: u64) -> Option<Frame> {
         assert!(pages <= self.buffer_pages(), "a run fits into a buffer");
         if !self.has_buffer() {

@@ -90,8 +90,8 @@ pub(crate) struct WriteBack {
     /// Requests that wait for room, that is, until the dirty limit permits enough further pages;
     /// and later requests that must not overtake them.
     waiting: VecDeque<OpId>,
-    /// Number of pages of writes for which there was room under the dirty limit, and that are not
-    /// dirty yet.
+    /// Number of pages of admitted writes that are not dirty yet, for which room under the dirty
+    /// limit is reserved.
     reserved: u64,
     /// Requests to send to volumes at the start of the next turn.
     issues: Vec<Issue>,
@@ -123,9 +123,10 @@ struct Cached {
     /// Flushes that wait for pages, each with an epoch (interval between flushes): the pages of
     /// this and all earlier epochs have to be written.
     flushes: Vec<(OpId, u64)>,
-    /// Page at which the search for the next run to write starts, for a flush or to make room.
+    /// Number of the page at which the search for the next run to write starts, for a flush or to
+    /// make room.
     cursor: u64,
-    /// Time at which the page cache's flusher is called next.
+    /// Time at which the page cache's flusher is called next; `None` until it is woken.
     flusher_at: Option<Time>,
     /// Error of the last write of dirty pages to the volume, if it failed, and the earliest time of
     /// the next attempt. The time is `None` once the next attempt has started.
@@ -137,7 +138,8 @@ struct Cached {
     /// Number of client requests to the volume in progress.
     clients: u32,
     stopping: Option<(OpId, StopStage)>,
-    /// The running attempt to write all dirty pages, for a drain or a stop.
+    /// The running attempt to write all dirty pages, for a drain or a stop; `None` if there is
+    /// none.
     trying: Option<Trying>,
     /// Pages that a stop could not write and has given up; `None` if there are none.
     lost: Option<Box<Unwritten>>,
@@ -221,7 +223,7 @@ impl WriteBack {
         Ok(this)
     }
 
-    /// Handles the arrival of a client request.
+    /// Handles the arrival of a client request. Returns an error if the request is refused.
     pub(crate) fn request(
         &mut self,
         request: &ClientRequest,
@@ -252,7 +254,8 @@ impl WriteBack {
     }
 
     /// Begins to write all dirty pages of a volume, which stays in service. The reply comes later;
-    /// it lists the pages that could not be written, which stay dirty.
+    /// it lists the pages that could not be written, which stay dirty. Fails if the volume is
+    /// stopping or is being drained already.
     pub(crate) fn drain(&mut self, command: &Command) -> Result<(), ReplyError> {
         let index = command.volume.index();
         let cached = self.volumes.get(index).ok_or(ReplyError::Invalid("no such volume"))?;
@@ -269,7 +272,7 @@ impl WriteBack {
     }
 
     /// Begins to stop a volume: writes its dirty pages, gives up those that cannot be written, and
-    /// stops the volume.
+    /// stops the volume. Fails if the volume is stopping already.
     pub(crate) fn stop(&mut self, command: &Command, out: &mut Outbox) -> Result<(), ReplyError> {
         let index = command.volume.index();
         let cached = self.volumes.get(index).ok_or(ReplyError::Invalid("no such volume"))?;
@@ -285,8 +288,8 @@ impl WriteBack {
         Ok(())
     }
 
-    /// Records that a client has disconnected. Returns whether the volumes may be told at once; if
-    /// not, [`turn`](Self::turn) returns the client later.
+    /// Records that a client has disconnected. Returns whether the volumes may be notified at once;
+    /// if not, [`turn`](Self::turn) returns the client later.
     pub(crate) fn client_gone(&mut self, client: ClientId, out: &mut Outbox) -> bool {
         let mut is_there = false;
         for op in self.ops.iter_mut().flatten() {

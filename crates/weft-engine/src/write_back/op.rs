@@ -32,7 +32,8 @@ pub(super) struct Op {
 #[derive(Clone, Debug)]
 pub(super) enum OpWork {
     Client(ClientOp),
-    /// A command that waits until all pages that were dirty on its arrival are written.
+    /// A command that waits until the cache has tried to write all pages that were dirty on its
+    /// arrival.
     Drain(Command),
     /// Frames of a client request that is already answered, while the volume still uses some of
     /// them. All of them go back to the client together.

@@ -441,7 +441,7 @@ fn fua() -> Flags {
     Flags { fua: true, ..Flags::NONE }
 }
 
-/// Throttle for a seed: each kernel's in turn, and none.
+/// Throttle for a seed: the seeds go through all kernels in turn, and no throttle (`None`).
 fn throttle_of(seed: u64) -> Option<Kernel> {
     let names = Kernel::NAMES.len() as u64 + 1;
     Kernel::NAMES.get((seed / 4 % names) as usize).map(|(_, kernel)| *kernel)

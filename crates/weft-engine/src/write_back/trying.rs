@@ -21,11 +21,11 @@ pub(super) struct Trying {
     /// the pages of all earlier epochs.
     pub(super) epoch: u64,
     /// Runs of pages that failed to be written and are tried again, each with the largest permitted
-    /// length of the shorter runs.
+    /// length of the shorter runs, in pages.
     pub(super) again: Vec<(Range<u64>, u64)>,
     /// Pages that failed to be written alone, so that the attempt does not try them again.
     pub(super) failed: BTreeSet<u64>,
-    /// Error of the last run of pages that failed.
+    /// Error of the last run of pages that failed; `None` if none has failed.
     pub(super) error: Option<ReplyError>,
     /// The drain that waits for the attempt; `None` if the attempt belongs to a stop.
     pub(super) drain: Option<OpId>,
@@ -42,8 +42,8 @@ impl WriteBack {
         cached.trying = Some(Trying { epoch, drain, ..Trying::default() });
     }
 
-    /// Takes the next run of pages that the attempt has to write, at most `pages_max` pages. `None`
-    /// if none is left.
+    /// Takes and returns the next run of pages that the attempt has to write, at most `pages_max`
+    /// pages. `None` if none is left.
     pub(super) fn next_tried(&mut self, index: usize, pages_max: u64) -> Option<Range<u64>> {
         let cached = &mut self.volumes[index];
         let trying = cached.trying.as_mut().expect("an attempt is in progress");
@@ -57,7 +57,8 @@ impl WriteBack {
         self.cache.take_marked(cached.inode, 0..u64::MAX, pages_max)
     }
 
-    /// Ends the drains and stops that have tried to write every page.
+    /// Ends the attempts that have tried to write every page: answers their drains, and gives up
+    /// the pages that a stop could not write.
     pub(super) fn go_on_trying(&mut self, out: &mut Outbox) {
         for index in 0..self.volumes.len() {
             let Some(failed) = self.tried(index, out.planted) else { continue };

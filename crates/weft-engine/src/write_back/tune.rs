@@ -23,7 +23,7 @@ use crate::volume::Volume;
 
 impl WriteBack {
     /// Sets one knob to a new value. A knob of the pool applies to all volumes, a ratio to
-    /// `volume`.
+    /// `volume`. Refused if the new value does not fit the cache or the other volumes.
     pub(crate) fn set(
         &mut self,
         volume: VolumeId,

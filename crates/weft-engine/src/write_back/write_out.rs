@@ -18,8 +18,8 @@ use crate::page_cache::Flush;
 use crate::volume::Volume;
 
 impl WriteBack {
-    /// Starts writes of runs of dirty pages, volume after volume, while there are free buffers and
-    /// pages to write.
+    /// Continues writers that need not pause any longer, then starts writes of runs of dirty pages,
+    /// volume after volume, while there are free buffers and pages to write.
     pub(super) fn write_back(&mut self, volumes: &mut [Volume], out: &mut Outbox) {
         self.go_on_pausing(volumes, out);
         let count = self.volumes.len();

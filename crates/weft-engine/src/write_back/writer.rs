@@ -101,7 +101,8 @@ impl Writers {
         writers.into_iter().for_each(|writer| self.wake(writer));
     }
 
-    /// Takes the writers that can continue at `now`.
+    /// Takes and returns the writers that can continue at `now`. `has_buffer` tells whether a
+    /// write-back buffer is free.
     fn take_due(&mut self, now: Time, has_buffer: bool) -> Vec<WriterId> {
         while let Some((until, writer)) = self.pauses.first().copied().filter(|it| it.0 <= now) {
             self.pauses.remove(&(until, writer));

@@ -26,7 +26,8 @@
 //! Knob     `flush_batch`
 //! Source   md-raid.md §4.1; Linux "MD: fix lock contention for flush bios", 2018 (`parallel`),
 //!          "md: batch flush requests", 2019, "md: Remove flush handling", 2024 (`md612`, which
-//!          starts data at once). Counted, not timed: equal time stamps mean nothing
+//!          starts data at once). The order of writes and flushes comes from counters, because
+//!          events may have equal time stamps
 //! Compare  [`FlushRule::Serial`] and [`FlushRule::Parallel`]: the behaviour before the change
 //! See it   `weft reproduce 002`
 
@@ -234,8 +235,8 @@ impl<R> FlushBatch<R> {
         }
     }
 
-    /// Takes the flush requests that need not wait for any more member flushes, each with its
-    /// result.
+    /// Removes and returns the flush requests that need not wait for any more member flushes, each
+    /// with its result.
     pub fn take_served(&mut self) -> Vec<(R, Result<(), Fault>)> {
         std::mem::take(&mut self.served)
     }

@@ -123,7 +123,8 @@ struct Round {
     chunks: Vec<u32>,
     /// Whether the pages are written for a superblock update, which continues after it.
     update: bool,
-    /// Whether the pages include a new `events_cleared` for the present members.
+    /// Whether the pages include a header with an `events_cleared` that was set since a member last
+    /// joined or left.
     events_cleared: bool,
     outstanding: u32,
     /// Members to which the pages are being written a second time, after an error.
@@ -150,7 +151,8 @@ struct Runs {
     marked: bool,
     recorded: bool,
     /// The sector up to which the array is resynced, if the last run found only chunks that wait
-    /// for the resync; no run is needed until the resync has got further.
+    /// for the resync; no run is needed until the resync has got further. `None` if the run found
+    /// other chunks.
     waits_for_resync: Option<Sectors>,
 }
 
@@ -228,8 +230,9 @@ impl IntentBitmap {
         (range.start.0 >> self.shift) as u32..end
     }
 
-    /// Takes a lease on (begins a write to) a range of the resync space. Bits that are clear are
-    /// set, and have to be written to the members before the write.
+    /// Takes a lease on (begins a write to) a range of the resync space, and returns the chunks
+    /// that the lease covers. Bits that are clear are set, and have to be written to the members
+    /// before the write.
     #[inline]
     pub(super) fn take(&mut self, range: SectorRange) -> Chunks {
         if self.leaving == Leaving::Gone {
@@ -399,8 +402,8 @@ impl IntentBitmap {
         self.recorded_events = events;
     }
 
-    /// Lowest update count of a returning member with which the member misses only chunks with
-    /// their bit set.
+    /// Lowest update count that a returning member may have: a member with this count or a higher
+    /// one misses only chunks with their bit set.
     pub(in crate::array) fn events_cleared(&self) -> u64 {
         self.header.events_cleared
     }
@@ -486,7 +489,7 @@ impl Array {
 
     /// Ranges that a recovery has to cover; `None` if it has to cover everything.
     ///
-    /// Units    as [`crate::layout::Layout::resync_size`]
+    /// Units    sectors of [`crate::layout::Layout::resync_size`]
     pub(crate) fn to_recover(&self) -> Option<Vec<SectorRange>> {
         let rebuilding = |member: &&Member| matches!(member.state, MemberState::Rebuilding { .. });
         let mut members = self.members.iter().filter(rebuilding);
@@ -494,8 +497,9 @@ impl Array {
         members.all(|member| member.follows_bitmap).then(|| bitmap.ranges(SET))
     }
 
-    /// Marks all chunks with set bits from data sector `sector` on, so that they are resynced.
-    /// Their bits stay set until then.
+    /// Marks the chunks with set bits from data sector `sector` on, so that they are resynced; all
+    /// such chunks if the bits stand for sectors of the array (RAID 10). Their bits stay set until
+    /// then.
     pub(in crate::array) fn need_resync_from(&mut self, sector: Sectors) {
         if let Some(bitmap) = &mut self.bitmap {
             let size = bitmap.layout.resync_size();
@@ -508,8 +512,8 @@ impl Array {
     // Runs.
 
     /// Whether bits may be cleared with the present members: every slot must have an in-sync
-    /// member, and superblocks must record every failed member, because the flush before did not
-    /// cover it.
+    /// member, and superblocks must record every failed member, because the flush before the
+    /// clearing does not cover a failed member.
     fn may_clear(&self) -> bool {
         let membership = &self.membership;
         let is_whole = membership.is_whole() && self.failures_recorded();

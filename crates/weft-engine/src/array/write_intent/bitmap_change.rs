@@ -44,8 +44,8 @@ impl Array {
         self.bitmap.is_some() || self.bitmap_change.is_some()
     }
 
-    /// Checks that the bitmap is neither being added nor removed; members must not change during
-    /// that.
+    /// Checks that the bitmap is neither being added nor removed, because members must not change
+    /// in the meantime; otherwise the error says that the array is busy.
     pub(in crate::array) fn bitmap_stays(&self) -> Result<(), ReplyError> {
         let leaves = self.bitmap.as_deref().is_some_and(IntentBitmap::is_leaving);
         if leaves || self.bitmap_change.is_some() {
@@ -169,7 +169,7 @@ impl Array {
     }
 }
 
-/// Checks that a new member has room for the array's bitmap.
+/// Checks that a new member has room for the array's bitmap; the error says what is missing.
 pub(in crate::array) fn room_for_bitmap(
     superblock: &Superblock,
     info: &MemberInfo,
@@ -178,7 +178,8 @@ pub(in crate::array) fn room_for_bitmap(
     has_room(superblock, info, bitmap.bytes())
 }
 
-/// Checks that a member has room for the array's bitmap with `layout`.
+/// Checks that a member has room for the array's bitmap with `layout`; the error says what is
+/// missing.
 pub(in crate::array) fn room_with_layout(
     superblock: &Superblock,
     info: &MemberInfo,
@@ -196,7 +197,8 @@ pub(in crate::array) fn room_with_layout(
     room.map_err(|error| refused(&error.to_string()))
 }
 
-/// Checks that a member has room for a bitmap of `bytes` at the place that its superblock gives.
+/// Checks that a member has room for a bitmap of `bytes` at the place that its superblock gives;
+/// the error says what is missing.
 fn has_room(superblock: &Superblock, info: &MemberInfo, bytes: Bytes) -> Result<(), ReplyError> {
     let label = &info.label;
     let block = u64::from(info.logical_block);

@@ -182,7 +182,8 @@ impl Array {
         waits.then(|| self.intent.last_write + delay)
     }
 
-    /// Whether the superblocks record that the array was stopped, or can no longer record it.
+    /// Whether a stop of the array is over: superblocks and bitmap record that it is clean, or can
+    /// no longer record anything.
     pub(crate) fn is_settled(&self) -> bool {
         self.is_quiet()
             && self.bitmap_is_settled()

@@ -71,7 +71,8 @@ fn an_absent_member_needs_consent_and_two_are_too_many() {
     );
 }
 
-/// An old image of a whole member (F7).
+/// A member that is an old image of itself (F7) is stale if it is two updates behind, not if it is
+/// one behind.
 #[test]
 fn a_member_two_behind_is_stale_and_one_behind_is_not() {
     let mut candidates = set(Level::Raid5, 4);
@@ -106,7 +107,7 @@ fn what_the_others_say_of_a_member_counts() {
     }
 }
 
-/// Two halves with different histories (F24).
+/// Two halves of an array, each used without the other, have different histories (F24).
 #[test]
 fn two_halves_used_on_their_own_are_refused() {
     let mut candidates = set(Level::Raid6, 4);
@@ -191,7 +192,8 @@ fn dirty_and_degraded_is_the_write_hole() {
     assert_eq!(slots(&assemble(&candidates, &run()).unwrap()), "UUU_");
 }
 
-/// A member of another array, and a member with the UUID of another one (F24).
+/// A set with a member of another array, with a copy of a member, or with members that disagree
+/// about the chunk (F24).
 #[test]
 fn members_of_two_arrays_or_copies_are_not_mixed() {
     let mut candidates = set(Level::Raid5, 3);

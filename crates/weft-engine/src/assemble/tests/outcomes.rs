@@ -66,7 +66,8 @@ pub(super) fn add(set: &mut Vec<Candidate>, role: Role) {
     each(set, |superblock| superblock.set_role(number, role));
 }
 
-/// Adds a member that is being filled, up to `recovery_offset`, to replace the member at slot 1.
+/// Adds a member that is being filled to replace the member at slot 1; `recovery_offset` is the
+/// recovery offset in its superblock.
 fn replacing(set: &mut Vec<Candidate>, recovery_offset: Option<Sectors>) {
     add(set, Role::Active(Slot(1)));
     edit(set.last_mut().unwrap(), |superblock| {

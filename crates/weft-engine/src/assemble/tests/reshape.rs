@@ -220,7 +220,8 @@ fn members_offset(set: &[Candidate]) -> Sectors {
     set[0].superblock.as_ref().unwrap().data_offset()
 }
 
-/// With a backup the kernel may have overwritten the beginning of the array at position 0.
+/// With a backup, the kernel may have overwritten the beginning of the array although the recorded
+/// position is still 0.
 #[test]
 fn a_reshape_with_a_backup_is_not_forgotten() {
     for lost in 0..4 {

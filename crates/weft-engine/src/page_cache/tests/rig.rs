@@ -26,7 +26,7 @@ pub(super) struct Disk {
 #[derive(Clone, Copy, PartialEq)]
 enum At {
     Time(Time),
-    /// When the device's queue has room.
+    /// The submitter or writer continues when the device's queue has room.
     Room,
     Forever,
 }

@@ -80,7 +80,8 @@ pub(crate) struct Rules {
     /// threshold.
     pub(crate) bdi_background: bool,
     /// Whether a writer at the hard limit is held until its rate is above 0, and may continue if
-    /// its device has no dirty pages. Otherwise it is held until the position ratio is above 0.
+    /// its device has no dirty pages. If not set, the writer is held until the position ratio is
+    /// above 0.
     waits_for_rate: bool,
     /// Whether the rules after 3.2 apply: think time is subtracted from pauses, the rate is at most
     /// the device's bandwidth, *exceeded* is set only if both limits are exceeded, the cubic is
@@ -200,7 +201,7 @@ impl ThrottleEpisode {
     }
 }
 
-/// 4 MiB.
+/// Number of pages that patch 001 adds to the reserve of each device: 4 MiB.
 const MIN_WRITEBACK_PAGES: u64 = 1024;
 
 #[cfg(test)]

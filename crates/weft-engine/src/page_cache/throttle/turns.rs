@@ -115,7 +115,7 @@ struct Device {
     /// Number of pages that the writer with the turn had received when its turn began. A writer
     /// that joins or returns starts at most [`BEHIND`] below this number.
     service: u64,
-    /// Writers that have unspent credit, which are pages that they may still dirty.
+    /// Writers that have unspent credit, that is, pages that they may still dirty.
     holders: Vec<WriterId>,
     /// Earliest time at which to search for unused credit again.
     next_reclaim: Time,
@@ -138,7 +138,7 @@ struct Account {
     /// Number of pages that the writer has received as credit, or has dirtied without credit.
     got: u64,
     last_used: Time,
-    /// Whether the writer asked for credit and got none.
+    /// Whether the writer asked for credit and has got none since.
     waits: bool,
     /// Whether the writer sleeps until it is woken.
     asleep: bool,
@@ -399,7 +399,7 @@ impl Turns {
     }
 
     /// Gives a few pages as credit, without a turn, to a *light* writer: one that has received
-    /// fewer pages than the writers that have turns. Returns whether it got any.
+    /// fewer pages than the writers that have turns. Returns whether the writer got any.
     fn admit_light(&mut self, at: usize, writer: WriterId) -> bool {
         let lump = LIGHT_LUMP.min(self.light_pages());
         let room = (self.limit - self.kept()).saturating_sub(self.used);
@@ -426,9 +426,9 @@ impl Turns {
         LIGHT_PAGES.min(self.limit / 16)
     }
 
-    /// Writer that gets the next pages of a device: the writer that has the turn or, if its turn is
-    /// over, the next one. `None` if no writer waits, or if the writer that has the turn has enough
-    /// credit.
+    /// Writer that gets the next pages of a device, of which `room` may be given: the writer that
+    /// has the turn or, if its turn is over, the next one. `None` if no writer waits, if the room
+    /// is too small to begin a turn, or if the writer that has the turn has enough credit.
     fn next_in_turn(&mut self, at: usize, room: u64) -> Option<WriterId> {
         let now = self.now;
         let device = &mut self.devices[at];
@@ -579,7 +579,7 @@ impl Turns {
     }
 
     /// Computes the shares of all devices in the limit: each gets a reserve, and the rest is
-    /// divided by bandwidth among the devices that ask for more than they use.
+    /// divided by bandwidth among the devices that need more than they use.
     fn share_out(&mut self) {
         self.shares_at = self.now;
         let reserve_max = self.limit / (4 * self.devices.len().max(1) as u64);
@@ -621,7 +621,8 @@ impl Turns {
 impl Device {
     /// Takes the next writer from the queue: the writer that has received the fewest pages, unless
     /// the writer that has waited longest has waited for more than four rounds of all writers.
-    /// `engaged` is the number of active writers, `quantum` the number of pages in a turn.
+    /// `engaged` is the number of active writers, `quantum` the number of pages in a turn. `None`
+    /// if no writer waits.
     fn take_next(&mut self, now: Time, engaged: u64, quantum: u64) -> Option<WriterId> {
         let round = engaged * quantum * 1_000_000_000 / self.speed.bandwidth();
         let (&asks, &(since, got)) = self.asked.first_key_value()?;
@@ -640,7 +641,7 @@ impl Device {
         self.counts.total() + self.granted
     }
 
-    /// Whether a writer waits for credit.
+    /// Whether a writer of the device waits for credit.
     fn is_wanted(&self, writers: &[Account]) -> bool {
         !self.waiting.is_empty() || self.owner.is_some_and(|owner| writers[owner.index()].waits)
     }
@@ -656,7 +657,8 @@ impl Device {
         self.counts.total() <= self.share / 16
     }
 
-    /// Number of pages of credit that a writer gets at a time.
+    /// Number of pages of credit that are enough for a writer at present. A grant raises its credit
+    /// to at most twice this number.
     fn batch(&self) -> u64 {
         (self.share / 4).min(self.speed.pages_in(LUMP)).max(1)
     }
@@ -697,7 +699,7 @@ impl Device {
     }
 }
 
-/// Time that each writer waits for its turn, if all other writers use their turns fully.
+/// Longest time that a writer should wait for its turn, if all other writers use their turns fully.
 const WAIT: Span = Span::millis(800);
 
 /// Time that each writer waits for its turn, if the pool is so large that files are written in long
@@ -752,7 +754,7 @@ const IDLE: Span = Span::millis(10);
 /// Time after which unused credit is revoked if the device may soon be idle.
 const IDLE_STARVING: Span = Span::millis(1);
 
-/// Time for which a device asks for a larger share after one of its writers had to wait.
+/// Time after a writer had to wait in which its device counts as needing a larger share.
 const ASKED: Span = Span::millis(200);
 
 /// Interval at which the devices' shares in the limit are computed.

@@ -49,7 +49,7 @@ pub(crate) struct Mirror {
     again: VecDeque<(ArrayIo, StraightPart)>,
     /// Parts among `again` that are writes, each with the member that failed to write its copy.
     to_write_again: Vec<(StraightPart, MemberIndex)>,
-    /// Blocks that are being written again.
+    /// Blocks that are being written again, each with the member that failed to write it.
     second_writes: Vec<(StraightPart, MemberIndex)>,
     failed_reads: Vec<FailedRead>,
     clears: Clears,
@@ -107,6 +107,7 @@ impl Mirror {
     }
 
     /// Slow path of [`Mirror::copy_written`], for a failed write and while some member lacks space.
+    /// Returns the result for the client.
     #[cold]
     fn copy_differs(
         &mut self,
@@ -679,7 +680,8 @@ impl Requests for Mirror {
         self.again.push_back((*io, part));
     }
 
-    /// Repeats queued reads on other copies, and begins waiting syncs and corrections of ranges.
+    /// Repeats queued reads on other copies and queued writes block by block, and begins waiting
+    /// syncs and corrections of ranges.
     #[inline]
     fn split_waiting(&mut self, _: bool, cx: &mut Cx<'_>) {
         while let Some((io, part)) = self.again.pop_front() {

@@ -55,8 +55,8 @@ pub(super) struct MirrorSync {
     unit_frames: u32,
     /// Number of copies of each chunk. A part has an area of `unit_frames` frames for each copy.
     copies: u32,
-    /// Parts in progress, by index. A part is a range of the array with copies that are being made
-    /// equal. Each index has memory for every copy of a unit.
+    /// Parts in progress, by index; `None` at an unused index. A part is a range of the array with
+    /// copies that are being made equal. Each index has memory for every copy of a unit.
     parts: Vec<Option<Part>>,
     free: Vec<u32>,
     /// Units of a sync, of 64 KiB or less, that have parts in progress.
@@ -115,7 +115,8 @@ struct Part {
     source: Option<Slot>,
     /// Slots of copies that are equal to no more than half of the copies.
     outvoted: SlotSet,
-    /// Whether no content is shared by more than half of the copies.
+    /// Whether no copy is known to be right: no content is shared by more than half of the copies,
+    /// or a sync of the kind `correct` found copies that differ and do not vote.
     undecided: bool,
     /// Slots of copies that differ from the source.
     differ: SlotSet,
@@ -148,8 +149,8 @@ pub(super) struct Correction {
     pub(super) slot: Slot,
     /// Slots that are not read. Where copies may differ, these are the slots on which a client's
     /// read of the range failed. The client got the content of another copy, which has to replace
-    /// theirs even if they can be read by now. Elsewhere a read error may have been temporary, and
-    /// no slot is left out.
+    /// the copies at these slots even if they can be read by now. Elsewhere a read error may have
+    /// been temporary, and no slot is left out.
     pub(super) replaced: SlotSet,
 }
 
@@ -758,7 +759,8 @@ impl MirrorSync {
         }
     }
 
-    /// Frees the memory of a copy after its given-up member request was answered.
+    /// Handles the late answer to a given-up member request of a copy, which no longer pins memory.
+    /// The memory of a finished part is free once no request pins it.
     pub(super) fn freed(&mut self, io: CopyIo) {
         let part = self.part(io.place);
         assert!(part.pins > 0, "memory is freed as often as it was pinned");

@@ -32,15 +32,17 @@ struct Machine {
     members: Vec<Vec<u8>>,
     /// Content of frames, one byte per sector.
     frames: BTreeMap<u32, [u8; 8]>,
-    /// Sectors that cannot be read until they are written.
+    /// Member and data sector of each sector that cannot be read until it is written.
     bad: BTreeSet<(u16, u64)>,
     /// If set, members do not store data that is written to a sector of `bad`.
     stubborn: bool,
     /// If set, sectors of `bad` can be read again after a read has failed.
     temporary: bool,
-    /// Member that never answers reads of a resync or a correction, and the memory of these reads.
+    /// Member that never answers reads of a resync or a correction, and the memory of these reads;
+    /// `None` if all members answer.
     stuck: Option<(MemberIndex, Vec<Segment>)>,
-    /// Member that does not answer its reads of a resync yet, and these reads.
+    /// Member that does not answer its reads of a resync yet, and these reads; `None` if all
+    /// members answer.
     slow: Option<(MemberIndex, Vec<(Token, MemberOp)>)>,
     /// Faults of member requests, by member and whether the request writes.
     fails: BTreeMap<(u16, bool), Fault>,
@@ -48,7 +50,8 @@ struct Machine {
     held: Option<Vec<Token>>,
     /// Flushes that are held back unanswered; `None` if flushes are answered at once.
     held_flushes: Option<Vec<Token>>,
-    /// Writes of metadata that are held back, with first sector and number of bytes.
+    /// Writes of metadata that are held back, with first sector and number of bytes; `None` if
+    /// writes of metadata are answered at once.
     held_metadata: Option<Vec<(Token, Sectors, usize)>>,
     /// Member requests, in order: member, first sector, number of sectors, and whether it was a
     /// write.

@@ -46,7 +46,8 @@ pub(super) struct Discard {
     run: Range<u64>,
     /// Number of members that have not answered for the current step, the full stripes in `run`.
     in_flight: u32,
-    /// Slot of a member that had no space to write zeros in place of the discard.
+    /// Slot of a member that had no space to write zeros in place of the discard; `None` if there
+    /// is none.
     full: Option<Slot>,
     fua: bool,
     attr: Attr,
@@ -216,7 +217,8 @@ impl Stripes {
         full_stripes.start * stripes..full_stripes.end * stripes
     }
 
-    /// Whether no sync, correction or deferred write uses the stripes `keys`.
+    /// Whether nothing uses the stripes `keys`: no request, no sync, and no operation in flight,
+    /// such as a correction. A deferred write that is not being tried again does not count.
     pub(crate) fn are_quiet(&self, keys: &Range<u64>, sync: Option<&Resync>) -> bool {
         let is_quiet = |id: &StripeId| {
             let stripe = self.cache.stripe(*id);

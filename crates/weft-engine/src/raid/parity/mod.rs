@@ -68,7 +68,8 @@ pub(crate) struct ParityRaid {
 pub(crate) struct StripeMemory {
     pub(crate) first: Frame,
     pub(crate) frames: u32,
-    /// Limit on the number of stripes, in addition to the limit that the knobs set.
+    /// Limit on the number of stripes, in addition to the limit that the knobs set; `None` for no
+    /// such limit.
     pub(crate) stripes_max: Option<u32>,
 }
 

@@ -161,9 +161,9 @@ impl Streams {
         }
     }
 
-    /// Time at which the stream that will bring `bytes` was last seen. Such a stream is still
-    /// running, has not yet attached these bytes, and ends at most `reach` before them. `None` if
-    /// there is none.
+    /// Time at which the stream that will bring `bytes` was last seen; `now` if some of its writes
+    /// still wait for stripes. Such a stream is still running, has not yet attached these bytes,
+    /// and ends at most `reach` before their end. `None` if there is none.
     pub(crate) fn moved(&self, bytes: &Range<u64>, reach: u64, now: Time) -> Option<Time> {
         let brings = |stream: &&End| {
             let ahead = stream.attached <= bytes.start && bytes.end <= stream.at + reach;

@@ -144,7 +144,7 @@ impl Batch {
 
 impl SubRequest {
     /// The sub-request's memory, if a member can write the whole strip from it: the sub-request
-    /// covers the strip, and its memory is aligned to frames.
+    /// covers the strip, and its memory is aligned to frames. `None` otherwise.
     pub(crate) fn whole_strip(&self, strip_bytes: u64) -> Option<Segment> {
         self.memory.filter(|part| u64::from(self.len) == strip_bytes && part.offset == 0)
     }
@@ -240,7 +240,7 @@ pub(crate) struct Stripe {
     /// Slots on which the operation in flight failed.
     pub(crate) faults: SlotSet,
     /// Slot of a member that had no space for a write of a sync or correction, so that the stripe
-    /// is not in sync.
+    /// is not in sync; `None` if there is none.
     pub(crate) no_space: Option<Slot>,
     pub(crate) operation: Operation,
     pub(crate) in_flight: u32,
@@ -265,7 +265,8 @@ pub(crate) struct Stripe {
     /// Whether a sync found strips that disagree with the others, and is writing the corrected
     /// ones.
     pub(crate) mismatch: bool,
-    /// Slot of the strip that P and Q located as wrong, and that is being written again.
+    /// Slot of the strip that P and Q located as wrong, and that is being written again; `None` if
+    /// there is none.
     pub(crate) located: Option<Slot>,
     /// Whether requests were attached to the stripe in this turn: it is put on a list once all
     /// requests of the turn have arrived.
@@ -280,10 +281,11 @@ pub(crate) struct Stripe {
     pub(crate) waits_since: Option<Since>,
     /// Whether another client request waits for a request that is attached to this stripe.
     pub(crate) waited_for: bool,
-    /// Latest end of the stripe's wait to be filled, set because a client request waits for the
+    /// Latest end of the stripe's wait to be filled; `None` unless a client request waits for the
     /// stripe's data.
     pub(crate) due: Option<Time>,
-    /// Start of the preread in progress, if the stripe waited to be filled before it.
+    /// Start of the preread in progress, if the stripe waited to be filled before it; `None`
+    /// otherwise.
     pub(crate) reads_since: Option<Time>,
 }
 

@@ -40,7 +40,7 @@ pub(super) struct ReshapeCopies {
     unit: Sectors,
     /// Size of the array in the geometry before.
     size_before: Sectors,
-    /// Units in progress, by index; each index has memory.
+    /// Units in progress, by index; `None` at an unused index. Each index has memory for a unit.
     units: Vec<Option<Unit>>,
     /// Locks of units that are copied but not recorded, each with the array sector at which its
     /// unit ends, in order.
@@ -66,12 +66,12 @@ struct Unit {
     /// Request that holds the lock; `None` until the unit is locked.
     request: Option<RequestId>,
     step: Step,
-    /// Number of sub-requests of the current step that are not done, counted as for a request of a
-    /// client.
+    /// Number of sub-requests of the current step that are not done, plus [`SPLITTING`] while the
+    /// request of the step is being split.
     pending: u64,
     /// Number of given-up member writes that may still use the memory.
     pins: u32,
-    /// First error of a step. A lack of space replaces an earlier error.
+    /// First error of a step; `None` if none has failed. A lack of space replaces an earlier error.
     error: Option<ReplyError>,
 }
 
@@ -282,7 +282,8 @@ impl ReshapeCopies {
         self.gives_up_from.is_some_and(|from| end > from)
     }
 
-    /// Takes the next steps of all units, and releases those that are recorded.
+    /// Takes the next steps of all units, releases the locks of units that are recorded or given
+    /// up, and requests that a position be recorded if one is wanted.
     pub(super) fn go_on(&mut self, before: &ParityRaid, after: &mut ParityRaid, cx: &mut Cx<'_>) {
         self.fresh = false;
         let is_idle = !self.is_copying();

@@ -121,8 +121,8 @@ impl Reshape {
     }
 }
 
-/// Submits a request to one side. Not inlined, because the other caller of `ParityRaid::submit`
-/// already has it inlined.
+/// Submits a request to one side, and returns the number of its pending sub-requests. Not inlined,
+/// because the other caller of `ParityRaid::submit` already has it inlined.
 #[inline(never)]
 fn submit(raid: &mut ParityRaid, io: &ArrayIo, cx: &mut Cx<'_>) -> u64 {
     raid.submit(io, cx)
@@ -166,8 +166,9 @@ impl Requests for Reshape {
         self.raid(side).read_straight(io, &mut cx.on(side))
     }
 
-    /// Takes a request. A range that was to be discarded when the request arrived, before the
-    /// reshape began, is overwritten with zeros instead.
+    /// Takes a request, and returns the number of its pending sub-requests. A range that was to be
+    /// discarded when the request arrived, before the reshape began, is overwritten with zeros
+    /// instead.
     fn submit(&mut self, io: &ArrayIo, cx: &mut Cx<'_>) -> u64 {
         let mut io = *io;
         if io.discarded.take().is_some() {

@@ -35,7 +35,7 @@ impl Requests for Single {
     }
 
     /// Sends a request to the member, or begins to carry out a write-zeroes or trim. The request
-    /// counts as one sub-request.
+    /// counts as one sub-request, the number that is returned.
     fn submit(&mut self, io: &ArrayIo, cx: &mut Cx<'_>) -> u64 {
         if io.zeroes() || io.discarded.is_some() {
             self.clears.begin(io, targets, &mut self.events, cx);

@@ -58,7 +58,7 @@ pub(super) struct FairRequests {
     groups: [u32; Group::MAX as usize],
     weights: [u64; Group::MAX as usize],
     /// Queues that hold back others for a limited time after their last completion, each with the
-    /// end of that time. Sorted by that end.
+    /// end of that time, in ascending order of these ends.
     thinking: VecDeque<(Time, QueueId)>,
 }
 
@@ -113,7 +113,7 @@ impl FairRequests {
         }
     }
 
-    /// Adds a queue, which has got a request after it had none waiting, to the queues with waiting
+    /// Adds a queue that has got a request, and had none waiting before, to the queues with waiting
     /// requests.
     pub(super) fn begin(&mut self, queue: QueueId, group: Group, class: IoPriority, weight: u32) {
         let held = self.let_go(queue);
@@ -146,8 +146,9 @@ impl FairRequests {
         }
     }
 
-    /// Queue from which to dispatch next; `None` if no queue has a request, or if a queue holds
-    /// back the others.
+    /// Queue from which to dispatch next. `None` if no queue has a request, if a queue holds back
+    /// the others, or if only the idle class has requests while requests of other classes are in
+    /// flight.
     pub(super) fn next(&mut self, now: Time) -> Option<QueueId> {
         let idle = IoPriority::Idle as usize;
         let asks = !self.classes[idle].ready.is_empty();
@@ -194,7 +195,8 @@ impl FairRequests {
     }
 
     /// Handles the completion of a request of `queue`. With `thinks`, the queue has no other
-    /// request left, and holds back others for at most `patience` more.
+    /// request left; if it holds back other queues, it does so for at most `patience` more, and for
+    /// no longer than [`PATIENCE_MAX`].
     pub(super) fn completed(&mut self, queue: QueueId, thinks: bool, patience: Span, now: Time) {
         let class = self.ready.at(queue.0).class;
         let in_driver = &mut self.classes[class as usize].in_driver;

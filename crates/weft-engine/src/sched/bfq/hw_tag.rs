@@ -38,7 +38,8 @@ impl HwTag {
         self.queues
     }
 
-    /// Adds the sample of a completion. Returns whether this sample decided the question.
+    /// Adds the sample of a completion. Returns whether this sample decided if the member queues
+    /// internally.
     #[inline]
     pub(super) fn completed(&mut self, sample: Sample) -> bool {
         if self.queues == Some(true) {

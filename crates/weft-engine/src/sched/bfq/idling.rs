@@ -18,7 +18,7 @@ use weft_units::Span;
 
 use super::stats::IdleReason;
 
-/// Facts about a queue and its member on which the decision depends.
+/// Facts about a queue and its member that determine whether the member is kept idle for the queue.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct IdleFacts {
     pub(super) strict: bool,
@@ -33,12 +33,13 @@ pub(super) struct IdleFacts {
     pub(super) io_bound: bool,
     pub(super) thinks_long: bool,
     pub(super) raised: bool,
-    /// Whether serving queues in turn is not enough to give the queue its share.
+    /// Whether the queue would not get its share if queues were only served in turn.
     pub(super) asymmetric: bool,
     /// Number of busy queues, including this one.
     pub(super) busy: u32,
     pub(super) raised_busy: u32,
-    /// Number of requests in flight at the member, and number of this queue's requests among them.
+    /// Number of requests in flight at the member, and (`own_in_driver`) number of this queue's
+    /// requests among them.
     pub(super) in_driver: u32,
     pub(super) own_in_driver: u32,
 }

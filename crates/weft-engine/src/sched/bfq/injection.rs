@@ -39,11 +39,13 @@ pub(super) struct InjectionSample {
     since: Time,
     /// Whether the first request after the pause is still queued.
     queued: bool,
-    /// First request after the pause, while it is in flight at the member.
+    /// First request after the pause, while it is in flight at the member; `None` before it is
+    /// dispatched and after it has completed.
     watched: Option<RequestId>,
     /// Whether a request of another queue was injected ahead of the first request after the pause.
     injected: bool,
-    /// Largest number of requests that were in flight at the member during the measurement.
+    /// Largest number of requests in flight at the member at any dispatch from a queue in service
+    /// so far. Later measurements keep it.
     most: u32,
 }
 
@@ -88,7 +90,10 @@ impl Injection {
 }
 
 impl Bfq {
-    /// Starts a measurement with the first request of a sync queue that had been empty.
+    /// Handles the first request of a sync queue that had been empty: resets the injection limit of
+    /// the queue if that is due, and may start a measurement if the queue is in service. The member
+    /// must have no other request in flight then, unless a baseline is known and requests were
+    /// injected.
     pub(super) fn on_first_request(&mut self, id: QueueId, now: Time) {
         let in_service = self.in_service() == Some(id);
         let queue = self.queues.at_mut(id);
@@ -220,9 +225,9 @@ mod tests {
     const A: QueueId = QueueId(0);
     const B: QueueId = QueueId(1);
 
-    /// A scheduler of flash. Client 0, of weight 80, has its one request in flight, and the member
-    /// is kept for it, with room for injection; client 1, of weight 40, has a request of `len`
-    /// sectors.
+    /// A scheduler for a flash device. Client 0, of weight 80, has its one request in flight, and
+    /// the member is kept for it, with room for injection; client 1, of weight 40, has a request of
+    /// `len` sectors.
     fn kept_for_the_first(len: u64, waker: bool) -> Bfq {
         let knobs = BfqKnobs { low_latency: false, waker, ..BfqKnobs::default() };
         let mut bfq = Bfq::new(knobs, Sectors(1024), DeviceTraits::default());

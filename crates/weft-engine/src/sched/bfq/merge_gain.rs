@@ -26,7 +26,8 @@ pub(super) struct MergeGain {
 }
 
 impl MergeGain {
-    /// Creates an empty table. `pays` is the answer until 256 requests have been counted.
+    /// Creates an empty table. `pays` is what [`MergeGain::pays`] returns until 256 requests have
+    /// been counted.
     pub(super) fn new(pays: bool) -> Self {
         let empty = (Sectors(u64::MAX), QueueId(u32::MAX));
         Self { recent: [empty; RECENT], requests: 0, across: 0, pays }

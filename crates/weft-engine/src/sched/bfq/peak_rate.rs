@@ -22,7 +22,7 @@ pub(super) struct PeakRate {
     samples: u64,
     sequential: u64,
     sectors: u64,
-    /// Length of the largest recent request.
+    /// Length in sectors of the largest recent request.
     largest: u64,
     began: Time,
     dispatched: Time,
@@ -120,7 +120,8 @@ impl PeakRate {
     }
 }
 
-/// Peak rates of common devices. The estimate for a new member starts at two thirds of these rates.
+/// Peak rates of a common disk and of common flash, in sectors per microsecond, times 2^16. The
+/// estimate for a new member starts at two thirds of these rates.
 const REFERENCE_DISK: u64 = 14_000;
 const REFERENCE_FLASH: u64 = 33_000;
 

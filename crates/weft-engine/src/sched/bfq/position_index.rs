@@ -125,7 +125,7 @@ impl PositionIndex {
 }
 
 impl Entry {
-    /// An entry that is on no list, of a queue that is not in the index.
+    /// Entry of a queue that is not in the index: the entry is on no list.
     const OUT: Self =
         Self { list: NONE, prev: NONE, next: NONE, peers: Peers(0), at: Sectors::ZERO };
 }
@@ -139,7 +139,7 @@ fn zone_of(at: Sectors) -> u64 {
     at.0 / CLOSE.0
 }
 
-/// List for a zone and its peers, by a multiplicative hash (Knuth).
+/// Number of the list for a zone and the class and group `peers`, by a multiplicative hash (Knuth).
 fn list_of(zone: u64, peers: Peers) -> u32 {
     let key = zone ^ (u64::from(peers.0) << 40);
     (key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - LISTS.trailing_zeros())) as u32

@@ -23,7 +23,7 @@ use crate::sched::request::{Direction, IoPriority};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct QueueId(pub(super) u32);
 
-/// Key of a queue: source, class, and level or weight, packed.
+/// Key of a queue: source, class, level or weight, and group, packed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct QueueKey(u64);
 
@@ -53,7 +53,7 @@ pub(super) struct BfqQueue {
     pub(super) own_budget: u64,
     /// Whether the queue left its slot early, so that it may resume with the rest of its budget.
     pub(super) may_resume: bool,
-    /// Whether the queue's FIFO has been checked in this slot.
+    /// Whether the queue's FIFO has been checked for an expired request in this slot.
     pub(super) fifo_looked: bool,
     pub(super) seeks: SeekHistory,
     pub(super) think: ThinkTime,
@@ -61,7 +61,7 @@ pub(super) struct BfqQueue {
     pub(super) injection: Injection,
     pub(super) sharing: Sharing,
     pub(super) waker: WakerSearch,
-    /// Queue that this queue was most recently found to wake.
+    /// Queue that this queue was most recently found to wake; `None` if there is none.
     pub(super) woken: Option<QueueId>,
     /// Whether the queue ever had a request.
     pub(super) began: bool,
@@ -211,7 +211,7 @@ impl Queues {
         None
     }
 
-    /// Creates a queue for a key, or reuses a queue that is unused.
+    /// Creates a queue for a key, or reuses a queue that is unused. Returns its number.
     pub(super) fn create(
         &mut self,
         key: QueueKey,
@@ -246,7 +246,8 @@ impl Queues {
         queue
     }
 
-    /// Allocates a queue number for the entity of a group. The queue never has a request.
+    /// Allocates and returns a queue number for the entity of a group. The queue never has a
+    /// request.
     pub(super) fn create_for_group(
         &mut self,
         group: Group,

@@ -267,8 +267,8 @@ mod tests {
         (0..33).for_each(|_| merging.completed(sample));
     }
 
-    /// Queue into which `one` is merged. The request of `one` begins at 10 MiB, and the next
-    /// request of `other` is `apart` from it.
+    /// Queue into which `one` is merged; `None` if it is not merged. The request of `one` begins at
+    /// 10 MiB, and the next request of `other` is `apart` from it.
     fn found(one: Party, other: Party, apart: Sectors, now: Time) -> Option<QueueId> {
         let mut merging = merging(MergeRule::Always, DISK);
         merging.head_changed(&other, mib(10) + apart, at(0));

@@ -105,7 +105,8 @@ impl RequestPool {
         (of.oldest != NIL).then_some(RequestId(of.oldest))
     }
 
-    /// Queues a request, or merges it into a queued one. The caller updates the queue's head.
+    /// Queues a request, or merges it into a queued one. Returns the request that holds it, and the
+    /// number of merges. The caller updates the queue's head.
     pub(super) fn insert(
         &mut self,
         of: &mut Backlog,
@@ -217,8 +218,7 @@ impl RequestPool {
         names.first
     }
 
-    /// Drops the identifiers that callers gave to requests, of all requests. No request may be
-    /// queued.
+    /// Drops the identifiers, given by callers, of all requests. No request may be queued.
     pub(super) fn clear_names(&mut self) {
         self.names.clear();
     }

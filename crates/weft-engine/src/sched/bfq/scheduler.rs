@@ -52,7 +52,7 @@ pub struct Bfq {
     /// Number of requests in flight at the member.
     pub(super) in_driver: u32,
     pub(super) sample: InjectionSample,
-    /// Last completion; updated only while the knob `waker` is set.
+    /// Last completion; updated only while the knob `waker` is set. `None` before the first one.
     pub(super) last_completion: Option<LastCompletion>,
     pub(super) merging: Merging,
     pub(super) stable: StableMerge,
@@ -192,8 +192,8 @@ impl Bfq {
         })
     }
 
-    /// Returns the next request for the member. `None` if no request is queued, or if the member is
-    /// kept idle for a queue.
+    /// Returns the next request for the member. `None` if no request is queued, if the member is
+    /// kept idle for a queue, or if `strict_guarantees` permits no second request in flight.
     pub fn dispatch(&mut self, now: Time) -> Option<Dispatched> {
         let next = self.next(now);
         if next.is_none() && self.queued > 0 {
@@ -317,7 +317,8 @@ impl Bfq {
         }
     }
 
-    /// Removes the first active queue from the service tree, for a planted bug.
+    /// Removes the first active queue from the service tree: a deliberate bug, which tests must
+    /// detect.
     pub(crate) fn forget_first(&mut self) {
         let first = self.trees.active().next();
         if let Some(first) = first {

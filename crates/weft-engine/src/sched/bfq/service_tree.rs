@@ -158,7 +158,7 @@ impl ServiceTrees {
         }
     }
 
-    /// Adds a queue, which gets the next number.
+    /// Adds a queue. Returns its number, which is the next one.
     pub(super) fn add(&mut self) -> QueueId {
         let (tree, state) =
             (TreeOf::new(Group::ROOT, IoPriority::BestEffort), EntityState::Forgotten);

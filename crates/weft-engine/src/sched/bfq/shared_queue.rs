@@ -48,6 +48,7 @@ pub(super) struct Sharing {
     /// Whether one of the merges into this queue is permanent (a stable merge).
     stable: bool,
     /// Time of the first service since the queue became busy; kept only while queues are merged.
+    /// `None` before the first service.
     pub(super) first_service: Option<Time>,
     saved: Option<Saved>,
     /// Stable merge of the queue that is to be done later; `None` if there is none.
@@ -84,7 +85,7 @@ impl Sharing {
         self.sharers > 0 && !self.stable
     }
 
-    /// Creates a delayed merge into this queue, which has the number `queue`.
+    /// Creates a merge into this queue, which has the number `queue`, that is delayed until `at`.
     pub(super) fn partner(&self, queue: QueueId, at: Time) -> LaterMerge {
         LaterMerge { queue, epoch: self.epoch, at }
     }
@@ -406,7 +407,7 @@ mod tests {
             Self::new(knobs(queues), true, 1)
         }
 
-        /// Adds a reader that keeps `out` reads outstanding.
+        /// Adds a reader that keeps `out` reads outstanding. Returns its index.
         fn reader(&mut self, attr: Attr, next: u64, step: u64, out: u32) -> usize {
             self.readers.push(Reader { attr, next, step, out });
             let client = self.readers.len() - 1;

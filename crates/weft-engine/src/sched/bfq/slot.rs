@@ -168,7 +168,7 @@ impl Bfq {
         Some(if cheap { len } else { len * ASYNC_FACTOR })
     }
 
-    /// Whether serving queues in turn is not enough to give the queue its share.
+    /// Whether the queue would not get its share if queues were only served in turn.
     pub(super) fn is_asymmetric(&self, id: QueueId) -> bool {
         let classes = self.busy.iter().filter(|busy| **busy > 0).count();
         let weights = match self.knobs.idle_lowest {
@@ -199,8 +199,8 @@ impl Bfq {
         }
     }
 
-    /// Selects the queue from which to dispatch; `None` if no queue has a request, or if the member
-    /// is kept idle.
+    /// Selects the queue from which to dispatch. `None` if no queue has a request, or if the member
+    /// is kept idle for a queue and no request may be injected.
     pub(super) fn select(&mut self, now: Time) -> Option<QueueId> {
         if let Some(id) = self.in_service()
             && self.has_timed_out(now)
@@ -315,7 +315,9 @@ impl Bfq {
         }
     }
 
-    /// Charges a slow queue for the time of its slot instead of its sectors.
+    /// Charges a queue for the time of its slot instead of its sectors, if the queue is slow or
+    /// used little of its budget before its time was over. A queue with raised weight is never
+    /// charged for time.
     fn charge_time(&mut self, id: QueueId, reason: ExpireReason, slot: Span) {
         let queue = self.queues.at(id);
         let (seeky, sync, raised) = (queue.seeks.is_seeky(), queue.sync, queue.raising.is_raised());
@@ -376,8 +378,8 @@ impl Bfq {
 /// Factor by which the sectors of background writes are charged.
 const ASYNC_FACTOR: u64 = 3;
 
-/// Shortest duration of a slot that shows by itself, without the queue's access pattern, whether
-/// its queue is slow.
+/// Duration of a slot above which the sectors that it transferred show whether its queue is slow,
+/// without the queue's access pattern.
 const SLOT_LONG: Span = Span::millis(20);
 
 /// Duration in nanoseconds below which a slot is too short for a measurement.
@@ -398,7 +400,7 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
-    /// A scheduler of flash. The clients have the numbers of their queues.
+    /// A scheduler for a flash device, and its clients, each with the number of its queue.
     struct Rig {
         bfq: Bfq,
         inserted: u64,

@@ -32,8 +32,8 @@ pub(super) struct LastCompletion {
     pub(super) at: Time,
 }
 
-/// Search for the waker of a queue, the other queue for which this queue waits, and the result of
-/// the search.
+/// Search for the waker of a queue, which is another queue that this queue waits for, and the
+/// result of the search.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct WakerSearch {
     found: Option<QueueId>,

@@ -34,12 +34,14 @@ use super::scheduler::Bfq;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Raising {
     raised: Raised,
-    /// Time at which the raising began or, while the queue is not raised, time of its last request.
+    /// Time at which the raising began or was last renewed. While the queue is not raised: time at
+    /// which a raising ended, the queue became busy, or a background write was added, whichever is
+    /// last.
     since: Time,
     /// Time for which the weight stays raised.
     lasts: Span,
     /// Time at which an interactive raising began that is now interrupted by soft real-time
-    /// raising.
+    /// raising; `None` if none is interrupted.
     interactive_since: Option<Time>,
     /// Number of sectors served since the raising began.
     served_raised: Sectors,
@@ -106,7 +108,8 @@ impl Raising {
         }
     }
 
-    /// Factor by which the time limit of a slot is extended for a raised queue.
+    /// Factor by which the time limit of a slot is extended: 30 during interactive raising,
+    /// otherwise 1.
     pub(super) fn slot_factor(&self) -> u64 {
         if self.raised == Raised::Interactive { INTERACTIVE.into() } else { 1 }
     }
@@ -544,7 +547,7 @@ mod tests {
         }
     }
 
-    /// A scheduler of flash with one request, which is in flight if `dispatched`.
+    /// A scheduler for a flash device with one request, which is in flight if `dispatched`.
     fn scheduler(background: bool, dispatched: bool) -> Bfq {
         let mut bfq = Bfq::new(BfqKnobs::default(), Sectors(1024), DeviceTraits::default());
         bfq.insert(&request(0, background), at(0));

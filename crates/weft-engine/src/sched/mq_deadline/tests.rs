@@ -284,7 +284,7 @@ fn wait_of_a_late_one(seed: u64, late: Direction) -> (u32, u32, u32) {
     unreachable!("a queue that is kept full goes on")
 }
 
-/// Wait of an expired request at the head of its FIFO, in dispatches (I14).
+/// Bounds the wait of an expired request at the head of its FIFO, in dispatches (I14).
 #[test]
 fn statement_d8_a_late_head_waits_for_no_more_than_its_bound() {
     let mut reached = [0, 0];

@@ -21,7 +21,7 @@ pub(super) struct Judged {
     pub(super) ratelimit: u64,
     /// `ratelimit` times the position ratio, in pages per second.
     pub(super) task_ratelimit: u64,
-    /// Number of dirty pages of the device.
+    /// Number of pages of the device that are dirty or under writeback.
     pub(super) bdi_dirty: u64,
     /// Number of pages that the writer has dirtied since its last check of the limits.
     pub(super) dirtied: u64,
@@ -146,8 +146,8 @@ impl Judged {
     }
 }
 
-/// Number of pages until the next check of a writer in free run: the square root of the pages that
-/// are left below `thresh`.
+/// Number of pages until the next check of a writer in free run: about the square root of the pages
+/// that are left below `thresh`, at least 1.
 pub(super) fn poll_interval(dirty: u64, thresh: u64) -> u64 {
     match thresh.checked_sub(dirty) {
         None | Some(0) => 1,

@@ -50,7 +50,7 @@ impl Position {
         }
     }
 
-    /// Number of dirty pages at which writers are stopped.
+    /// Hard limit: number of pages, dirty or under writeback, at which writers are held.
     pub(crate) fn hard_limit(&self) -> u64 {
         self.limit.max(self.thresholds.dirty)
     }
@@ -98,7 +98,8 @@ impl Position {
 
     /// Position ratio if the device's own limits apply: the lower of the ratio for all pages and
     /// the ratio for the device's pages. The setpoint for the device's pages is half-way between
-    /// the device's limits. A device with very few dirty pages gets twice the ratio for all pages.
+    /// the device's limits. A device with very few dirty pages gets twice the ratio for all pages,
+    /// at most 2.0.
     fn strict_ratio(&self, rules: &Rules) -> u64 {
         let all = self.cubic(rules);
         if self.bdi_dirty < STRICT_FREE_PAGES {
@@ -152,7 +153,7 @@ impl Position {
     }
 }
 
-/// Number of dirty pages up to which a device with limits of its own is hardly throttled.
+/// Number of dirty pages below which a device with limits of its own is hardly throttled.
 const STRICT_FREE_PAGES: u64 = 8;
 
 /// The cubic factor: 2.0 at free run, 1.0 at the setpoint, 0 at the limit.

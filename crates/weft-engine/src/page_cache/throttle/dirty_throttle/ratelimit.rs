@@ -16,16 +16,16 @@ use super::position::RATELIMIT_CALC_SHIFT;
 pub(crate) struct Ratelimit {
     /// `dirty_ratelimit`: the rate at which each writer may dirty pages at the setpoint.
     pub(crate) rate: u64,
-    /// `balanced_dirty_ratelimit` after the last interval.
+    /// `balanced_dirty_ratelimit`, computed at the end of the last interval.
     pub(crate) balanced: u64,
 }
 
 /// Observations over an interval of at least 200 ms, and state at the end of the interval.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Window {
-    /// Setpoint of dirty pages.
+    /// Setpoint: the number of pages, dirty or under writeback, to which the position ratio steers.
     pub(crate) setpoint: u64,
-    /// Number of dirty pages of all devices.
+    /// Number of pages of all devices that are dirty or under writeback.
     pub(crate) dirty: u64,
     /// Position ratio as a fixed-point number; 1.0 is 1024.
     pub(crate) ratio: u64,

@@ -17,9 +17,11 @@ use weft_units::{Span, Time};
 /// Measurements of one device.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Speed {
-    /// Time of the last completion, if the device was busy after it.
+    /// Time of the last completion; `None` if the device was idle after it, or nothing has
+    /// completed.
     last: Option<Time>,
-    /// Page that would continue the sequential run of the last completion, with its file.
+    /// Page that would continue the sequential run of the last completion, with its file; `None`
+    /// before the first completion.
     next: Option<(InodeId, u64)>,
     in_row: Group,
     first: Group,
@@ -142,7 +144,8 @@ const SWITCH_MAX: Span = Span::millis(50);
 /// Distance in pages by which completions may be out of order and still count as one run: 4 MiB.
 const NEAR_PAGES: u64 = 1024;
 
-/// 100 MiB/s in pages, the initial value of the kernel.
+/// Rate that is assumed before there are enough measurements: 100 MiB/s, in pages per second, the
+/// initial value of the kernel.
 const INITIAL: u64 = 25_600;
 
 const SECOND: u64 = 1_000_000_000;

@@ -151,7 +151,8 @@ fn a_chunk_keeps_its_bit_until_the_resync_has_passed_its_end() {
     }
 }
 
-/// A bit is cleared after a flush of all members, and not if something has happened meanwhile.
+/// A bit is cleared after a flush of all members, but not if its chunk is written or a member fails
+/// during the flush.
 #[test]
 fn a_bit_stays_if_its_chunk_is_written_or_a_member_fails_during_the_flush() {
     for (writes, fails, left) in [(false, false, 0), (true, false, 1), (false, true, 1)] {

@@ -37,7 +37,7 @@ fn with_a_last_copy(level: Level, members: u8, fail_last_dev: bool) -> (Machine,
     (machine, MemberIndex(1))
 }
 
-/// md-raid.md §6.7.
+/// md-raid.md §6.7: a command fails the member with a last copy only if `fail_last_dev` is set.
 #[test]
 fn the_last_copy_is_failed_by_command_only_with_fail_last_dev() {
     for (level, members) in [(Level::Raid1, 2), (Level::Raid10, 4)] {
@@ -55,7 +55,8 @@ fn the_last_copy_is_failed_by_command_only_with_fail_last_dev() {
     }
 }
 
-/// md-raid.md §5.5 and §6.7.
+/// md-raid.md §5.5 and §6.7: an error of a write fails the member with a last copy only if
+/// `fail_last_dev` is set.
 #[test]
 fn the_last_copy_is_failed_by_an_error_of_a_write_only_with_fail_last_dev() {
     for (level, members) in [(Level::Raid1, 2), (Level::Raid10, 4)] {

@@ -241,7 +241,8 @@ impl Cache {
     }
 
     /// Looks up the stripe number `key`, or reuses an inactive stripe for it. Takes the stripe off
-    /// its list; the stripe may have member requests in flight or belong to a batch.
+    /// its list; the stripe may have member requests in flight or belong to a batch. Returns
+    /// [`Acquired::Starved`] if no stripe is free.
     pub(crate) fn acquire(&mut self, key: u64, geometry: &Geometry) -> Acquired {
         let full_stripe = geometry.full_stripe_of(Sectors(key * self.height.0));
         self.acquire_some(key, 1, || geometry.placement(full_stripe))
@@ -476,8 +477,9 @@ impl Cache {
         due.into_iter().flatten().min()
     }
 
-    /// Picks the next stripes to handle, and adds them to `picked`: one stripe or, if the stripe
-    /// size picks runs, its adjacent stripes on the same list in ascending order.
+    /// Picks the next stripes to handle, and adds them to `picked`: one stripe or, if the policy
+    /// picks runs, its adjacent stripes on the same list in ascending order. Returns whether
+    /// nothing, a whole run or only a part of a run was picked.
     pub(crate) fn pick(
         &mut self,
         settings: &PrioritySettings,

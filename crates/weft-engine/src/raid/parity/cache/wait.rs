@@ -18,8 +18,8 @@ use crate::knobs::WAITS_WITHOUT_BOUND;
 /// State of [`List::Wait`], the list of stripes that each wait until a time of their own.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Waiting {
-    /// Earliest times at which a waiting stripe may be due: while no full-stripe write is in
-    /// flight, and while one is.
+    /// Earliest times at which a waiting stripe may be due: the first while no full-stripe write is
+    /// in flight, the second while one is. `None` if no check is scheduled.
     next: Option<(Time, Time)>,
     /// Time at which the last full-stripe write ended; `None` while one is in flight.
     idle_since: Option<Time>,
@@ -194,7 +194,8 @@ impl Cache {
         (self.full_stripe_writes == 0).then(|| self.waiting.idle_since.unwrap_or(now))
     }
 
-    /// Whether some waiting stripe may have waited long enough.
+    /// Whether waiting stripes have to be checked: one may have waited long enough, the rule has
+    /// changed, or requests find no free stripe.
     pub(super) fn has_waited(&self, settings: &PrioritySettings, now: Time) -> bool {
         if self.lists.first(List::Wait).is_none() {
             return false;
@@ -216,7 +217,8 @@ impl Cache {
         self.starved.is_some() && self.full_stripe_writes == 0 && !ready
     }
 
-    /// Whether requests find no free stripe while more than half of all stripes wait.
+    /// Whether requests find no free stripe while more than half of all stripes wait, and no
+    /// waiting stripe was moved on early yet.
     fn is_crowded(&self) -> bool {
         let crowds = self.lists.waiting() > self.size() / 2;
         self.starved.is_some() && !self.waiting.made_room && crowds

@@ -279,7 +279,7 @@ mod tests {
         }
     }
 
-    /// md-raid.md §8, rows 11 and 12.
+    /// md-raid.md §8, rows 11 and 12: strips that md reads without need are not read.
     #[test]
     fn what_md_reads_in_vain_is_not_read() {
         let facts = writing(without(least(cold(4, 1)), &[3]), 1);

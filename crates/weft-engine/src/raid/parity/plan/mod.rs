@@ -336,7 +336,7 @@ mod tests {
     const RCW: Mode = Mode::Reconstruct;
     const RMW: Mode = Mode::ReadModifyWrite;
 
-    /// md-raid.md §2.5: every entry of both tables.
+    /// md-raid.md §2.5: the mode and the number of reads for every entry of both tables.
     #[test]
     fn cold_full_strips_choose_as_md_does() {
         let raid5: [(u16, &[(Mode, usize)]); 6] = [
@@ -432,7 +432,8 @@ mod tests {
         assert_eq!(facts.plan(), StripeStep::Read { strips: SlotSet::EMPTY, delay: true });
     }
 
-    /// md-raid.md §9, statement 30.
+    /// md-raid.md §9, statement 30: ahead of the resync, all data is read and parity computed from
+    /// it.
     #[test]
     fn statement_30_ahead_of_the_resync_all_data_is_read() {
         let mut facts = writing(cold(5, 1), 1);
@@ -466,7 +467,7 @@ mod tests {
         }
     }
 
-    /// md-raid.md §9, statement 6.
+    /// md-raid.md §9, statement 6: `rmw_level` decides a tie, and can forbid read-modify-write.
     #[test]
     fn statement_6_rmw_level_decides_ties_and_forbids() {
         let mut facts = writing(cold(4, 1), 1);

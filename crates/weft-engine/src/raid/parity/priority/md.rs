@@ -19,8 +19,9 @@ use crate::raid::parity::list::List;
 pub(super) const ACTIVATED_BEFORE: List = List::Handle;
 
 impl Priority {
-    /// Picks a stripe by the rule of patch 000. `threshold` limits how often the head of the hold
-    /// list is bypassed; zero: no limit. `full_stripe_writes` is the number in flight.
+    /// Chooses the list to pick from by the rule of patch 000. `threshold` limits how often the
+    /// head of the hold list is bypassed; zero: no limit. `full_stripe_writes` is the number in
+    /// flight.
     #[inline]
     pub(super) fn pick_bypassing(
         &mut self,
@@ -122,7 +123,8 @@ mod tests {
         Priority { bypass_count: 0, last_held: Some(StripeId(stripe)) }
     }
 
-    /// md-raid.md §9, statement 21.
+    /// md-raid.md §9, statement 21: with threshold 1, a held stripe is handled after two bypasses
+    /// or more.
     #[test]
     fn statement_21_bypassed_twice_a_held_stripe_goes() {
         let picks = run(seen(H1), 1, &[(A, false), (B, false), (C, false)], &[H1, H2], 5);
@@ -131,7 +133,8 @@ mod tests {
         assert_eq!(picks, expected);
     }
 
-    /// md-raid.md §9, statement 22.
+    /// md-raid.md §9, statement 22: the pick that finds a new head of the hold list does not count
+    /// as a bypass.
     #[test]
     fn statement_22_a_new_head_is_noticed_first() {
         let picks =
@@ -151,7 +154,8 @@ mod tests {
         }
     }
 
-    /// md-raid.md §9, statement 23.
+    /// md-raid.md §9, statement 23: a ready stripe with member I/O already submitted does not
+    /// count as a bypass.
     #[test]
     fn statement_23_a_stripe_with_io_started_bypasses_nothing() {
         let picks = run(seen(H1), 1, &[(A, true), (B, false), (C, false)], &[H1, H2], 5);
@@ -163,7 +167,8 @@ mod tests {
         assert_eq!(policy.bypass_count, 0);
     }
 
-    /// md-raid.md §9, statement 24.
+    /// md-raid.md §9, statement 24: with threshold 0, a held stripe waits for all full-stripe
+    /// writes.
     #[test]
     fn statement_24_threshold_zero_waits_for_every_filled_stripe_write() {
         let mut policy = Priority { bypass_count: 1000, last_held: Some(StripeId(H1)) };
@@ -172,7 +177,8 @@ mod tests {
         assert_eq!(policy.pick(zero, None, Some(StripeId(H1)), 0), Pick::Held);
     }
 
-    /// md-raid.md §9, statement 42.
+    /// md-raid.md §9, statement 42: the threshold is subtracted from the count of bypasses when a
+    /// held stripe is handled.
     #[test]
     fn statement_42_a_larger_threshold_pays_back_more() {
         let ready: Vec<_> = (1..=6).map(|stripe| (stripe, false)).collect();

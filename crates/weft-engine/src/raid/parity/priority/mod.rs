@@ -120,7 +120,8 @@ pub(crate) enum Pick {
     Ready,
 }
 
-/// State of stripe priority: how often stripes were picked before the head of the hold list.
+/// State of stripe priority: how often the head of the hold list was bypassed or, under weft's own
+/// rule, how many held stripes were picked in a row.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Priority {
     bypass_count: u32,
@@ -128,8 +129,8 @@ pub(crate) struct Priority {
 }
 
 impl Priority {
-    /// Chooses between the heads of the ready and the hold list. `full_stripe_writes` is the number
-    /// in flight. Only the counters in `self` change.
+    /// Chooses between the heads of the handle list (`ready`) and the hold list (`held`), or
+    /// neither. `full_stripe_writes` is the number in flight. Only the counters in `self` change.
     #[inline]
     pub(crate) fn pick(
         &mut self,

@@ -66,13 +66,14 @@ pub(crate) struct Pressure {
 pub(crate) struct Plug {
     since: Option<Time>,
     /// Time at which the plug was first set, if it was put back since then because prereads were in
-    /// flight; otherwise equal to `since`.
+    /// flight; otherwise equal to `since`. `None` if the plug is not set.
     first: Option<Time>,
     delay: Span,
 }
 
 impl Plug {
-    /// Whether delayed stripes may move to the hold list at `now`.
+    /// Whether delayed stripes may move to the hold list at `now`. Pulls the plug if it is due, or
+    /// puts it back if prereads are in flight.
     pub(crate) fn opens(
         &mut self,
         settings: &PrioritySettings,
@@ -129,8 +130,8 @@ impl Plug {
         self.since.map(|since| since + self.delay)
     }
 
-    /// Handles a moment without delayed stripes: the plug is removed, unless it belongs to the
-    /// request queue.
+    /// Handles a moment without delayed stripes: the plug is removed. A plug of the request queue
+    /// stays until it is due, unless a request waits for a free stripe.
     pub(crate) fn no_stripe_waits(&mut self, rule: Option<&PlugRule>, starved: bool, now: Time) {
         let stays = rule.is_some_and(|rule| rule.of_queue)
             && !starved

@@ -98,7 +98,7 @@ impl Patience {
 
 /// Longest time that a stripe waits to be filled, under any rule, once a client request waits for
 /// its data: the client that would fill the stripe may itself be blocked behind that request. The
-/// time is that of four prereads, as measured or guessed.
+/// time is that of four prereads, as measured or guessed, but at least 2 ms and at most 20 ms.
 #[must_use]
 pub(crate) fn patience_for_others(preread: Option<Span>) -> Span {
     let few = Span(preread.unwrap_or(IDLE_GUESS).0.saturating_mul(4));

@@ -176,7 +176,7 @@ impl ParityRaid {
     }
 
     /// Attaches the next sub-request (at most 256 strips) of a request to stripes, or all that is
-    /// left of the request if no other request waits.
+    /// left of the request if no other request waits. Returns how far the request is attached.
     #[inline(never)]
     fn attach(&mut self, split: &mut SplitRequest, cx: &Attaching) -> Attached {
         let unit = self.stripes.cache.strip_bytes();
@@ -201,7 +201,8 @@ impl ParityRaid {
             && self.attach_short(io, unit, cx) == Attached::All
     }
 
-    /// Attaches a request that lies within one strip to its stripe.
+    /// Attaches a request that lies within one strip to its stripe. Returns `Starved` if no stripe
+    /// is free for it, otherwise `All`.
     #[inline(always)]
     fn attach_short(&mut self, io: &ArrayIo, unit: u64, cx: &Attaching) -> Attached {
         let range = io.range;
@@ -224,7 +225,8 @@ impl ParityRaid {
     }
 
     /// Attaches the rest of a request that is longer than the data of one strip, run by run. A run
-    /// is the part of the request in consecutive stripes of one full stripe.
+    /// is the part of the request in consecutive stripes of one full stripe. Returns how far the
+    /// request is attached.
     ///
     /// Source   md-raid.md §2.1: sub-requests of 256 units; a request that reaches into the next
     ///          member's chunk begins there, so that member offsets go up
@@ -401,11 +403,11 @@ impl Requests for ParityRaid {
         WriteStream { id, fills, saturates }
     }
 
-    /// Sends a read straight to the members. Returns `None` if the read has to go through the cache
-    /// as a whole: while not every member can be read (as in md; not with `plan_rule=least`); while
-    /// any stripe has a deferred write, because only that stripe holds its data; and if the client
-    /// repeats a read that stalled, because the read would stall again if members need longer than
-    /// `read_around`.
+    /// Sends a read straight to the members, and returns the number of sub-requests. Returns `None`
+    /// if the read has to go through the cache as a whole: while not every member can be read (as
+    /// in md; not with `plan_rule=least`); while any stripe has a deferred write, because only that
+    /// stripe holds its data; and if the client repeats a read that stalled, because the read would
+    /// stall again if members need longer than `read_around`.
     #[inline]
     fn read_straight(&mut self, io: &ArrayIo, cx: &mut Cx<'_>) -> Option<u64> {
         let aligned = cx.membership().reads_aligned() || cx.knobs.plan_rule == PlanRule::Least;
@@ -413,7 +415,8 @@ impl Requests for ParityRaid {
     }
 
     /// Attaches a request to stripes, now or in a later turn. The full stripes that members are to
-    /// discard are left out, and their discard begins.
+    /// discard are left out, and their discard begins. Returns the number of pending sub-requests,
+    /// plus [`SPLITTING`] if the request is attached later.
     #[inline(always)]
     fn submit(&mut self, io: &ArrayIo, cx: &mut Cx<'_>) -> u64 {
         assert!(io.range.len.0 > 0, "a submitted request is not empty");
@@ -516,7 +519,8 @@ impl Requests for ParityRaid {
 }
 
 impl Attaching {
-    /// Slot to which a write of a data chunk goes.
+    /// Slot to which a write of a data chunk goes: that of the chunk, unless a planted bug is at
+    /// work.
     fn written_slot(&self, placement: Placement, data_index: u16, in_chunk: u64) -> Slot {
         let wrong = self.off_by_one && in_chunk == 0 && data_index > 0;
         placement.data_slot(data_index - u16::from(wrong))

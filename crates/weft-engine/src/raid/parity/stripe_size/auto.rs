@@ -41,9 +41,9 @@ pub(super) static POLICY: StripeSizePolicy = StripeSizePolicy {
 /// become slower than faster with half or twice either figure (`docs/grid.md`).
 static RUNS: RunRule = RunRule { parts_of_active: 16, least: 8 };
 
-/// Plug that holds back stripes for the rest of the data that their stream is about to bring: three
-/// writes of 64 KiB at 1 GB/s take 200 µs. While stripes are being preread the wait is at most 20
-/// ms, the time of a read on a rotating disk, because prereads of other stripes may follow one
-/// another without end.
+/// Plug that holds back stripes for 500 µs, for the rest of the data that their stream is
+/// about to bring: three writes of 64 KiB at 1 GB/s take 200 µs. While stripes are being preread
+/// the wait is at most 20 ms, the time of a read on a rotating disk, because prereads of other
+/// stripes may follow one another without end.
 pub(in crate::raid::parity) static PLUG: PlugRule =
     PlugRule { delay: Span(500_000), reads_max: Some(Span::millis(20)), of_queue: false };

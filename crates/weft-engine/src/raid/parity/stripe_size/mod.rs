@@ -30,9 +30,9 @@ use crate::layout::geometry::Geometry;
 /// Decisions that depend on the stripe size.
 #[derive(Debug)]
 pub(crate) struct StripeSizePolicy {
-    /// Stripes of one full stripe that are on the same list are picked together, in ascending
-    /// order, and their member requests merged. Inactive stripes then have one class instead of
-    /// eight. `None`: each stripe is picked on its own.
+    /// Rule for runs: stripes of one full stripe that are on the same list are picked together, in
+    /// ascending order, and their member requests merged. Inactive stripes then have one class
+    /// instead of eight. `None`: each stripe is picked on its own.
     pub(super) runs: Option<&'static RunRule>,
     /// Whether a request that finds fewer free stripes than it needs in a full stripe waits for all
     /// of them, or for half the cache.
@@ -51,7 +51,8 @@ pub(crate) struct StripeSizePolicy {
     pub(super) filled_zero_copy: bool,
     /// Lower bound that is applied to `preread_bypass_threshold`, unless the threshold is zero.
     threshold_min: u32,
-    /// Plug that holds back delayed stripes with `activation=each_turn` and `writes=auto`.
+    /// Plug that holds back delayed stripes with `activation=each_turn` and `writes=auto`; `None`:
+    /// they move on in the next turn.
     plug: Option<&'static PlugRule>,
 }
 

@@ -449,7 +449,7 @@ impl Stripes {
     }
 }
 
-/// Member request for a strip.
+/// Kind of a member request for a strip.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Access {
     Read,

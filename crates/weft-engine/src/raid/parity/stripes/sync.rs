@@ -58,7 +58,8 @@ impl Stripes {
     }
 
     /// Handles the result of the comparison: parity strips that disagree with the data are computed
-    /// again, unless the action only checks.
+    /// again. A check and a sync of the kind `correct` locate the wrong strip instead, if the
+    /// stripe has Q and every strip was read (`whole`).
     pub(super) fn sync_compared(
         &mut self,
         id: StripeId,

@@ -242,7 +242,8 @@ impl Stripes {
         count
     }
 
-    /// Answers the writers, after every member has answered.
+    /// Answers the writers after every member has answered. Failed writes of strips are repeated
+    /// before that, and zero-copy pages of strips without space are saved.
     pub(super) fn written(&mut self, id: StripeId, cx: &mut Cx<'_>) {
         assert_eq!(self.cache.stripe(id).in_flight, 0, "every member has answered");
         if !self.to_write_again.is_empty() && self.write_again(id, cx) {

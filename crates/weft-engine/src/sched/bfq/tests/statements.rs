@@ -109,7 +109,7 @@ const FLASH: Device = Device {
 struct Outcome {
     /// Number of sectors transferred for each source.
     sectors: Vec<u64>,
-    /// Device time used by each source.
+    /// Device time used by each source, in nanoseconds.
     time: Vec<u64>,
     /// Number of completed requests of each source.
     requests: Vec<u64>,
