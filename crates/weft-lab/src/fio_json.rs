@@ -39,7 +39,7 @@ pub struct JobResult {
     pub depth_levels: [u64; 7],
     /// Number of batches submitted, by size: 0, 1–4, 5–8, …, more than 64.
     pub submit_sizes: [u64; 7],
-    /// Number of batches completed, by size.
+    /// Number of batches completed, by size in the same steps as `submit_sizes`.
     pub complete_sizes: [u64; 7],
 }
 
@@ -88,7 +88,8 @@ impl DirectionResult {
 }
 
 impl JobResult {
-    /// An empty result of a job.
+    /// Result of a job before its first request, with the job's name, group, options and
+    /// percentiles.
     #[must_use]
     pub fn new(job: &Job) -> Self {
         Self {
@@ -173,12 +174,12 @@ fn batch_level(count: u32) -> usize {
     }
 }
 
-/// Keys above the list of jobs.
+/// Values of the document outside of its list of jobs.
 #[derive(Clone, Debug)]
 pub struct Header {
-    /// Version of weft, which follows `fio-3.33-compat weft-`.
+    /// Version of weft, which the key `fio version` has after `fio-3.33-compat weft-`.
     pub weft_version: String,
-    /// Milliseconds since the epoch.
+    /// Time of the document, in milliseconds since the Unix epoch.
     pub timestamp_ms: u64,
     /// The timestamp as readable text.
     pub time: String,
@@ -293,7 +294,7 @@ struct LatencyEntry {
     percentile: Option<Percentiles>,
 }
 
-/// JSON object of texts, in order.
+/// JSON object with texts as values, in the order of the list.
 struct Strings<'a>(&'a [(String, String)]);
 
 impl Serialize for Strings<'_> {
@@ -302,7 +303,7 @@ impl Serialize for Strings<'_> {
     }
 }
 
-/// JSON object of percentages, in order.
+/// JSON object with percentages as values, in the order of the list.
 struct Shares(Vec<(&'static str, f64)>);
 
 impl Serialize for Shares {
@@ -311,7 +312,8 @@ impl Serialize for Shares {
     }
 }
 
-/// JSON object of percentiles in nanoseconds, in order.
+/// JSON object with percentages as keys and latencies in nanoseconds as values, in the order of the
+/// list.
 struct Percentiles(Vec<(f64, Span)>);
 
 impl Serialize for Percentiles {

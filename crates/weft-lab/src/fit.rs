@@ -71,7 +71,7 @@ pub struct Range {
 pub struct Fitted {
     /// Value of the parameter that was found.
     pub parameter: f64,
-    /// Value of the model at the parameter.
+    /// Result of the model with this value of the parameter.
     pub model: f64,
     /// Published figure that the parameter is fitted to.
     pub figure: f64,
@@ -114,7 +114,7 @@ pub enum FitError {
         figure: f64,
         /// Number of evaluations of the model.
         steps: u32,
-        /// Nearest value of the model.
+        /// Result of the model that came nearest to the figure.
         model: f64,
         /// Permitted distance from the figure, as a share of it.
         tolerance: f64,
@@ -125,7 +125,8 @@ pub enum FitError {
 /// model must be monotonic over the range.
 ///
 /// # Errors
-/// The baseline has no such figure, the range does not include it, or the steps ran out.
+/// The baseline has no such figure, the model's results over the range do not include it, or the
+/// steps ran out.
 pub fn fit(
     range: Range,
     baseline: &Baseline,

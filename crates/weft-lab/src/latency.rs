@@ -54,7 +54,7 @@ impl Default for Latencies {
 }
 
 impl Latencies {
-    /// Adds a request.
+    /// Adds a request with this latency.
     pub fn record(&mut self, latency: Span) {
         let value = latency.0;
         // Without an upper bound, the histogram grows to any value below 2^63.
@@ -93,7 +93,7 @@ impl Latencies {
         Span(if self.count() == 0 { 0 } else { self.min })
     }
 
-    /// The longest latency.
+    /// The longest latency; zero without requests.
     #[must_use]
     pub fn max(&self) -> Span {
         Span(self.max)

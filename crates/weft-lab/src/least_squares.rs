@@ -15,11 +15,12 @@
 pub struct Observation {
     /// Count of each kind of work.
     pub counts: Vec<f64>,
-    /// Time of the whole observation, above zero.
+    /// Time of the whole observation, above zero, in any unit.
     pub took: f64,
 }
 
-/// The cost of each kind of work.
+/// Cost of each kind of work, in the order of the counts: its time for each count, in the unit of
+/// the observed times.
 ///
 /// # Panics
 /// There is no observation, observations differ in their number of kinds, or one has a time of
@@ -70,7 +71,7 @@ pub fn explained(costs: &[f64], observation: &Observation) -> f64 {
 /// changes a cost which the observations determine by less than their scatter.
 const SHARED_OUT: f64 = 0.001;
 
-/// Number of sweeps, far above what convergence takes.
+/// Number of sweeps over all coordinates, far more than convergence takes.
 const SWEEPS: u32 = 20_000;
 
 #[cfg(test)]

@@ -31,11 +31,11 @@ pub enum Field {
     Bs,
     /// Number of CPUs.
     Cpu,
-    /// Memory, rounded up to a power of two.
+    /// Memory of the machine in MiB, rounded up to a power of two.
     Mem,
-    /// Dirty threshold.
+    /// Dirty threshold: a percentage, or an amount such as `100M`.
     Thresh,
-    /// Background threshold.
+    /// Background threshold: a percentage, or an amount such as `100M`.
     BgThresh,
     /// Name of the kernel, which extends to the end of the folder's name.
     Kernel,
@@ -117,7 +117,7 @@ impl RunName {
         &self.fields[field as usize]
     }
 
-    /// The name with an X in place of one field.
+    /// The name with an X in place of the field `blank`; all fields are kept for `None`.
     #[must_use]
     pub fn without(&self, blank: Option<Field>) -> String {
         let of = |field| if blank == Some(field) { "X" } else { self.field(field) };

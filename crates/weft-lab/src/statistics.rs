@@ -18,7 +18,7 @@ pub struct Estimate {
     pub low: f64,
     /// Upper end of the interval.
     pub high: f64,
-    /// Number of samples, or of pairs.
+    /// Number of samples, or of pairs of samples, that the estimate is made of.
     pub count: usize,
 }
 
@@ -69,7 +69,7 @@ pub enum StatisticsError {
     },
 }
 
-/// The mean of samples.
+/// The mean of samples, with its interval.
 ///
 /// # Errors
 /// Fewer than two samples.
@@ -82,8 +82,8 @@ pub fn mean(samples: &[f64]) -> Result<Estimate, StatisticsError> {
     Ok(Estimate { value, low: value - half, high: value + half, count })
 }
 
-/// The standard deviation of samples, in their unit: the root of the sum of squares divided by one
-/// less than their number.
+/// The standard deviation of samples, in their unit: the root of their mean squared difference from
+/// the mean, for which the sum is divided by one less than the number of samples.
 ///
 /// # Errors
 /// Fewer than two samples.
@@ -111,7 +111,7 @@ pub fn ratio(baseline: &[f64], patched: &[f64]) -> Result<Estimate, StatisticsEr
     Ok(difference(&logarithms(baseline)?, &logarithms(patched)?)?.exp())
 }
 
-/// The mean of the differences patched − baseline of paired runs.
+/// The mean of the differences patched − baseline of paired runs, with its interval.
 ///
 /// # Errors
 /// The numbers of runs differ, or there are fewer than two.
@@ -139,7 +139,7 @@ fn apart(baseline: &[f64], patched: &[f64]) -> Vec<f64> {
 /// ```
 ///
 /// # Errors
-/// Fewer than two runs of one or the other, or a value that is not above 0.
+/// One side has fewer than two runs, or a value is not above 0.
 ///
 /// Source   B. L. Welch, "The generalization of 'Student's' problem", Biometrika 34 (1947); the
 ///          degrees of freedom are Satterthwaite's, rounded down
@@ -150,7 +150,7 @@ pub fn unpaired_ratio(baseline: &[f64], patched: &[f64]) -> Result<Estimate, Sta
 /// The difference of the means of unpaired runs, patched − baseline, with Welch's interval.
 ///
 /// # Errors
-/// Fewer than two runs of one or the other.
+/// One side has fewer than two runs.
 ///
 /// Source   as for [`unpaired_ratio`]
 pub fn unpaired_difference(baseline: &[f64], patched: &[f64]) -> Result<Estimate, StatisticsError> {
@@ -248,7 +248,7 @@ pub fn mean_ratio(cases: &[Sides<'_>]) -> Result<Estimate, StatisticsError> {
 /// The geometric mean of ratios: `exp` of the mean of their logarithms.
 ///
 /// # Errors
-/// There are no ratios, or one is not above 0.
+/// There are no ratios, or a ratio is not above 0.
 pub fn geometric_mean(ratios: &[f64]) -> Result<f64, StatisticsError> {
     if ratios.is_empty() {
         return Err(StatisticsError::Count { found: 0, expected: 1 });
@@ -260,7 +260,7 @@ pub fn geometric_mean(ratios: &[f64]) -> Result<f64, StatisticsError> {
 /// as a sample of all possible cases.
 ///
 /// # Errors
-/// There are fewer than two ratios, or one is not above 0.
+/// There are fewer than two ratios, or a ratio is not above 0.
 pub fn sampled_ratio(ratios: &[f64]) -> Result<Estimate, StatisticsError> {
     Ok(mean(&logarithms(ratios)?)?.exp())
 }
@@ -282,7 +282,7 @@ pub fn gain_percent(ratio: f64) -> f64 {
 /// The two-sided 95 % quantile of Student's t for `freedom` degrees of freedom, to six digits.
 ///
 /// # Panics
-/// There is no degree of freedom.
+/// `freedom` is 0.
 #[must_use]
 pub fn t_of_95_percent(freedom: usize) -> f64 {
     /// Quantiles for 1 to 30 degrees of freedom; a test integrates the density up to each.
@@ -313,7 +313,7 @@ pub enum Band {
     Above(f64),
     /// Ratios below this value, if only the direction of the figure must agree.
     Below(f64),
-    /// Ratios from `low` to `high`, such as those of the published magnitude.
+    /// Ratios from `low` to `high`, such as the range of the published magnitude.
     Inside {
         /// Smallest ratio.
         low: f64,
@@ -333,8 +333,8 @@ impl Band {
         }
     }
 
-    /// The side of 1 on which the band lies: [`Band::Above`] or [`Band::Below`] 1; `None` if it
-    /// lies on both.
+    /// The side of 1 on which the band lies: [`Band::Above`] or [`Band::Below`] 1; `None` if the
+    /// band lies on both sides.
     #[must_use]
     pub fn side(self) -> Option<Self> {
         match self {

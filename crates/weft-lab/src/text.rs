@@ -1,6 +1,6 @@
 //! Forms of values in texts: hexadecimal digits, and values that are cut for an error.
 
-/// Bytes as hexadecimal digits, two each.
+/// Hexadecimal digits of bytes, two for each byte.
 #[must_use]
 pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()

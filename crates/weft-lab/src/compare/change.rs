@@ -13,27 +13,27 @@ use crate::statistics::{
     Estimate, Sides, difference, gain_percent, ratio, unpaired_difference, unpaired_ratio,
 };
 
-/// The change of a case against the first set.
+/// Change of the metric of one case, from the first set of runs to another.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Change {
-    /// Change in percent of the first set; `None` if the mean of the first set is 0.
+    /// Change in percent of the first set's value; `None` if the mean of the first set is 0.
     pub percent: Option<f64>,
-    /// Difference of the arithmetic means, in the unit of the metric.
+    /// Difference of the arithmetic means, other set minus first set, in the unit of the metric.
     pub difference: f64,
     /// 95 % interval of `percent` or, if the mean of the first set is 0, of `difference`; `None`
     /// unless both sets have several runs.
     pub interval: Option<(f64, f64)>,
     /// Smallest change, up or down, that runs of this number and this scatter would detect, in the
-    /// unit of the interval.
+    /// unit of the interval; `None` if there is no interval.
     pub would_see: Option<f64>,
     /// Whether the interval is that of paired runs, which have the same seeds.
     pub is_paired: bool,
-    /// Whether a run has a value of 0 or less, so that there is no ratio of runs.
+    /// Whether a run of either set has a value of 0 or less, so that there is no ratio of runs.
     pub has_zeros: bool,
 }
 
 impl Change {
-    /// The change from one cell to another.
+    /// Change from `base` to `other`, which are the runs of one case in two sets.
     pub(super) fn between(base: &Cell, other: &Cell) -> Self {
         let is_paired = base.is_paired_with(other);
         let has_zeros = [base, other].iter().any(|cell| cell.values.iter().any(|of| *of <= 0.0));
@@ -95,7 +95,8 @@ impl Change {
     }
 
     /// Whether the case is worse by more than `percent`: its whole interval lies beyond `percent`.
-    /// A change from a mean of 0 exceeds any `percent`, so its interval need only exclude 0.
+    /// A change from a mean of 0 exceeds any `percent`, so its interval need only exclude 0. False
+    /// without an interval.
     #[must_use]
     pub fn is_worse_by(&self, percent: f64, lower_is_better: bool) -> bool {
         let Some((low, high)) = self.interval else { return false };
@@ -105,12 +106,13 @@ impl Change {
 }
 
 impl Cell {
-    /// Whether the runs of two cells are pairs: they have the same seeds.
+    /// Whether the runs of this cell and of `other` are pairs: all have seeds, and both cells have
+    /// the same seeds.
     pub(super) fn is_paired_with(&self, other: &Self) -> bool {
         !self.seeds.is_empty() && self.seeds == other.seeds
     }
 
-    /// The runs of two cells, for a mean over cases.
+    /// Runs of this cell as the baseline and of `other` as the patched side, for a mean over cases.
     pub(super) fn sides<'a>(&'a self, other: &'a Self) -> Sides<'a> {
         let is_paired = self.is_paired_with(other);
         Sides { baseline: &self.values, patched: &other.values, is_paired }

@@ -48,7 +48,7 @@ pub enum CompareError {
          --by {choices}", if .found.is_empty() { "none".to_owned() } else { format!("only {}", .found.join(", ")) }
     )]
     Sets {
-        /// Names of the sets.
+        /// Names of the sets that were found: one, or none.
         found: Vec<String>,
         /// Fields that runs can be split by.
         choices: String,
@@ -79,7 +79,7 @@ pub enum CompareError {
          that are laid out alike, or split the runs with --by", .examples.join(", ")
     )]
     NoCommonCase {
-        /// Name of one case of each set, as an example.
+        /// One text for each set: "SET has CASE" with one of its cases, or "SET has no METRIC".
         examples: Vec<String>,
     },
     /// No run has the metric.
@@ -92,7 +92,7 @@ pub enum CompareError {
         name: String,
         /// Metrics with the most similar names.
         near: Vec<String>,
-        /// Number of known metrics.
+        /// Number of metrics that some run has.
         count: usize,
     },
     /// A filter leaves no case to show.

@@ -11,17 +11,19 @@ use super::error::CompareError;
 use super::formats::{self, Hash, Values};
 use crate::run_name::RunName;
 
-/// A run that was read.
+/// Run of a load, read from files: its metrics, and the identity that assigns it to a case.
 #[derive(Clone, Debug)]
 pub struct Run {
     /// Folder or file that the run was read from.
     pub path: PathBuf,
     /// Metrics of the run, by name.
     pub values: Values,
-    /// Remark for a reader of the comparison: the run had an error or had not settled.
+    /// Remark for a reader of the comparison, that the run had an error or had not settled; `None`
+    /// otherwise.
     pub remark: Option<&'static str>,
     pub(super) kind: Kind,
-    /// Folders between the argument and the run, without folders that number repeats.
+    /// Names of the folders on the path from the argument to the run, without folders such as
+    /// `run1` that number repeats.
     pub(super) below: Vec<String>,
     pub(super) seed: Option<u64>,
     /// Hash of the bytes that the run was read from.
@@ -36,14 +38,18 @@ impl Run {
     }
 }
 
-/// Identity of a run, from which the names of its set and its case are made, by format.
+/// Identity of a run, from which the names of its set and its case are made. Each format of results
+/// has a variant.
 #[derive(Clone, Debug)]
 pub(super) enum Kind {
-    /// A job of fio. `file` is the name of its file, unless the argument named the file.
+    /// A job of fio. `file` is the name of its file without `.json`; `None` if the argument named
+    /// the file, or if the name only numbers a repeat or equals the job's.
     Fio { job: String, file: Option<String> },
-    /// A folder of snapshots: its name, and the name split into fields if it has fields.
+    /// A folder with snapshots of `/proc/vmstat`. `folder` is its name, or its parent's if the
+    /// folder is a numbered repeat; `name` is this name split into fields, `None` if it has no
+    /// fields.
     Vmstat { folder: String, name: Option<RunName> },
-    /// A run of an experiment.
+    /// A run of an experiment, with the names of its case and of its column.
     Weft { case: String, column: String },
 }
 
@@ -52,7 +58,7 @@ pub(super) enum Kind {
 pub struct Found {
     /// The runs, in the order of their paths.
     pub runs: Vec<Run>,
-    /// Files of any kind that were seen.
+    /// Number of files of any kind that were examined; a folder that is a run counts as one file.
     pub looked_at: usize,
 }
 
@@ -158,8 +164,8 @@ impl Found {
     }
 
     /// Reads a file that may be an output of fio, and adds its jobs. `stem` is the name of the file
-    /// without its extension, unless the argument named the file. Returns false if the file is no
-    /// output of fio.
+    /// without its extension; `None` if the argument named the file. Returns false if the file is
+    /// no output of fio.
     fn fio(
         &mut self,
         path: &Path,
@@ -190,7 +196,8 @@ fn unreadable(path: &Path, source: std::io::Error) -> CompareError {
     CompareError::Read { path: path.into(), source }
 }
 
-/// The folder that a run takes its name from: the parent if the folder is a numbered repeat.
+/// Folder that a run takes its name from: the parent of `path` if the last folder of `path` is a
+/// numbered repeat, otherwise `path`.
 pub(super) fn named(path: &Path) -> &Path {
     let last = path.file_name().is_some_and(|name| is_repeat(&name.to_string_lossy()));
     match path.parent() {
@@ -211,7 +218,7 @@ fn without_numbers(below: &[String]) -> Vec<String> {
     below.iter().filter(|name| !is_repeat(name)).cloned().collect()
 }
 
-/// Whether a name consists of `run` and a number.
+/// Whether a name consists of `run` and a number, as `run1`, `run-2` or `run_3`.
 fn is_repeat(name: &str) -> bool {
     let number = name.strip_prefix("run").map(|rest| rest.trim_start_matches(['-', '_', '.']));
     number.is_some_and(|number| !number.is_empty() && number.chars().all(|c| c.is_ascii_digit()))

@@ -26,7 +26,7 @@ pub(super) type Values = BTreeMap<String, f64>;
 /// SHA-256 of the bytes that a run was read from.
 pub(super) type Hash = [u8; 32];
 
-/// The hash of a run's files.
+/// SHA-256 of the texts of a run's files, each of which is hashed after its length.
 pub(super) fn hash<'a>(texts: impl IntoIterator<Item = &'a str>) -> Hash {
     let mut hash = Sha256::new();
     for text in texts {
@@ -36,22 +36,22 @@ pub(super) fn hash<'a>(texts: impl IntoIterator<Item = &'a str>) -> Hash {
     hash.finalize().into()
 }
 
-/// An output of fio.
+/// Jobs that an output of fio reports, and the seed of the run.
 pub(super) struct FioRun {
     pub(super) jobs: Vec<FioJob>,
-    /// Seed of a simulated run, which weft adds to fio's keys.
+    /// Seed of a simulated run, which weft adds to fio's keys; `None` in an output of fio itself.
     pub(super) seed: Option<u64>,
 }
 
-/// A job of fio's output.
+/// A job in an output of fio, with its metrics.
 pub(super) struct FioJob {
     pub(super) name: String,
     pub(super) values: Values,
-    /// Error number; 0 is none.
+    /// Error number that fio reports for the job; 0 for no error.
     pub(super) error: i64,
 }
 
-/// Results of a run of an experiment.
+/// Results of a run of an experiment, as `weft reproduce --results` stores them.
 pub(super) struct WeftRun {
     pub(super) case: String,
     pub(super) column: String,
@@ -72,7 +72,8 @@ fn wrong(path: &Path, field: &str, found: &str, expected: &'static str) -> Compa
     CompareError::Field { path, field, found: found.to_owned(), expected, advice }
 }
 
-/// The counters of a snapshot of `/proc/vmstat`, which is `text`.
+/// Counters, by name, of a snapshot of `/proc/vmstat` with this `text`. Fails if a line is not a
+/// name and a number, or if there is no counter; the error names `path`.
 fn counters(path: &Path, text: &str) -> Result<BTreeMap<String, u64>, CompareError> {
     let expected = "a name and a number, as /proc/vmstat has";
     let mut counters = BTreeMap::new();
@@ -116,12 +117,12 @@ pub(super) fn vmstat(folder: &Path) -> Result<(Values, Hash), CompareError> {
 /// Suffix of a counter's name for the growth of the counter during the run.
 pub(super) const GREW: &str = ".run";
 
-/// The file that marks a folder as a run.
+/// Name of the file that marks a folder as a run.
 pub(super) const VMSTAT_END: &str = "vmstat-end";
 
 /// The jobs of fio's output; `None` if the JSON is not from fio.
 ///
-/// fio may print notes before the object.
+/// Notes that fio may print before the JSON object are skipped.
 pub(super) fn fio(path: &Path, text: &str) -> Result<Option<FioRun>, CompareError> {
     let start = if text.starts_with('{') { Some(0) } else { text.find("\n{").map(|at| at + 1) };
     let Some(start) = start else { return Ok(None) };
@@ -161,7 +162,8 @@ pub(super) fn fio(path: &Path, text: &str) -> Result<Option<FioRun>, CompareErro
     Ok(Some(FioRun { jobs: found, seed }))
 }
 
-/// Collects every number below a JSON value, named by its path.
+/// Adds every number in a JSON value to `values`, named by its path from `path` on. Numbers in
+/// lists and in the bins of histograms are left out.
 fn flatten(path: &str, value: &Value, values: &mut Values) {
     match value {
         Value::Number(number) => {
@@ -179,7 +181,7 @@ fn flatten(path: &str, value: &Value, values: &mut Values) {
     }
 }
 
-/// A percentile without its trailing zeros: fio prints 99.000000.
+/// Percentile as text without the trailing zeros that fio prints, such as `99` for `99.000000`.
 fn short(percentile: &str) -> &str {
     match percentile.contains('.') {
         true => percentile.trim_end_matches('0').trim_end_matches('.'),
@@ -261,7 +263,7 @@ pub(super) fn weft(folder: &Path) -> Result<WeftRun, CompareError> {
 pub(super) const PARAMS: &str = "params.json";
 pub(super) const SUMMARY: &str = "summary.json";
 
-/// A line for an error message, cut to the width of a terminal.
+/// A line in quotes for an error message, shortened to 60 characters.
 fn quoted(line: &str) -> String {
     format!("{:?}", shortened(line, 60))
 }

@@ -14,14 +14,16 @@ use crate::statistics::{
     Estimate, Sides, deviation, gain_percent, geometric_mean, mean_ratio, sampled_ratio,
 };
 
-/// The runs of a case in a set.
+/// Runs of one case in one set, with their values of the compared metric.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Cell {
-    /// Value of each run, in the order of their seeds or paths.
+    /// Value of the metric in each run, in the order of seeds; runs without seeds are in the order
+    /// of their paths.
     pub values: Vec<f64>,
-    /// Mean of the runs.
+    /// Arithmetic mean of `values`.
     pub mean: f64,
-    /// Standard deviation of the runs, in percent of the mean; `None` for a single run.
+    /// Standard deviation of `values`, in percent of the mean; `None` for a single run, and if the
+    /// mean is 0.
     pub spread_percent: Option<f64>,
     /// Seeds of the runs; empty unless every run has one.
     pub(super) seeds: Vec<u64>,
@@ -32,39 +34,40 @@ pub struct Cell {
 pub struct Row {
     /// Name of the case.
     pub case: String,
-    /// Name of the group to which the case belongs.
+    /// Name of the group to which the case belongs; empty for a case without a folder.
     pub group: String,
-    /// Runs of the case by set; `None` is a missing cell.
+    /// Runs of the case, set by set; `None` for a set without a run of the case.
     pub cells: Vec<Option<Cell>>,
-    /// Change of the case against the first set, by set; `None` for the first set itself, and if a
-    /// mean is missing.
+    /// Change of the case from the first set to each set; `None` for the first set itself, and if
+    /// one of the two sets has no run of the case.
     pub changes: Vec<Option<Change>>,
 }
 
-/// Geometric means of the changes of several cases.
+/// Group of cases, with the geometric mean of their changes in each set.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Group {
     /// Name of the group.
     pub name: String,
-    /// Geometric mean of the changes by set; `None` if no case has a ratio to the first set.
+    /// Geometric mean of the changes, set by set; `None` if no case has a ratio to the first set.
     pub changes: Vec<Option<GroupChange>>,
 }
 
-/// Geometric mean of the changes of a group's cases.
+/// Geometric mean of the changes of a group's cases, from the first set to another.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct GroupChange {
-    /// The mean, in percent.
+    /// The mean change, in percent.
     pub percent: f64,
     /// Number of cases that the mean is over.
     pub cases: usize,
-    /// 95 % interval of the mean in percent; `None` for a single case of single runs.
+    /// 95 % interval of the mean in percent; `None` for a single case without an interval of its
+    /// own.
     pub interval: Option<(f64, f64)>,
     /// Whether the interval follows from the scatter of the runs of every case. Otherwise it
     /// follows from the scatter of the cases.
     pub is_by_runs: bool,
 }
 
-/// Runs of a case in one set that are copies of another run there, and count once.
+/// A run that does not count, because it is a copy of another run of its case in the same set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Copies {
     /// Name of the set.
@@ -87,7 +90,7 @@ pub enum Order {
     Case,
     /// By the change of the last set, largest decrease first.
     Change,
-    /// By the value of the first set, smallest first.
+    /// By the mean of the first set, smallest first.
     Value,
 }
 
@@ -96,7 +99,8 @@ pub enum Order {
 pub struct Select {
     /// Parts of names: a case is shown if its name contains one of these; all cases if empty.
     pub only: Vec<String>,
-    /// Least change, in percent, that some set must show for a case to be shown.
+    /// Least change, up or down, in percent, that some set must have for a case to be shown; `None`
+    /// for no limit.
     pub at_least: Option<f64>,
     /// Whether only cases that every set has are shown.
     pub common: bool,
@@ -129,7 +133,7 @@ impl Comparison {
     /// Compares the sets by a metric.
     ///
     /// # Errors
-    /// No run has the metric, no case is in two sets, or `select` leaves none.
+    /// No run has the metric, no case is in two sets, or `select` leaves no case.
     pub fn of(sets: &Sets, metric: &str, select: &Select) -> Result<Self, CompareError> {
         let metric = sets.metric(metric)?.to_owned();
         let mut cases: BTreeMap<&str, Vec<Vec<&Run>>> = BTreeMap::new();
@@ -169,13 +173,13 @@ impl Comparison {
         Ok(Self { metric, by: sets.by, sets: counts, rows, groups, copies })
     }
 
-    /// Number of cells without a run.
+    /// Number of missing cells: pairs of a shown case and a set that has no run of it.
     #[must_use]
     pub fn missing_count(&self) -> usize {
         self.rows.iter().flat_map(|row| &row.cells).filter(|cell| cell.is_none()).count()
     }
 
-    /// Whether any cell has several runs.
+    /// Whether any case has several runs in one set.
     #[must_use]
     pub fn has_repeats(&self) -> bool {
         let mut cells = self.rows.iter().flat_map(|row| &row.cells).flatten();
@@ -227,7 +231,7 @@ fn cell(runs: &[&Run], metric: &str) -> Option<Cell> {
     })
 }
 
-/// Removes the rows that `select` does not ask for.
+/// Removes the rows that `select` does not ask for. Fails if no row is left.
 fn filter(rows: &mut Vec<Row>, select: &Select) -> Result<(), CompareError> {
     let left = |rows: &[Row], option: String, before: &(usize, String)| {
         let (count, example) = before.clone();
@@ -289,7 +293,8 @@ fn groups(rows: &[Row], sets: usize) -> Vec<Group> {
     groups
 }
 
-/// The mean change of cases in a set. Cases without a ratio to the first set do not count.
+/// Mean change of cases from the first set to the set with index `set`. Cases without a ratio to
+/// the first set do not count; `None` if no case has a ratio.
 fn group_change(rows: &[&Row], set: usize) -> Option<GroupChange> {
     let (mut ratios, mut runs): (Vec<f64>, Vec<Sides<'_>>) = (Vec::new(), Vec::new());
     for row in rows {

@@ -92,8 +92,9 @@ impl Sets {
     /// comes first; without `base`, the first set found.
     ///
     /// # Errors
-    /// A file or folder cannot be read, a set has no run, there are fewer than two sets, or no set
-    /// is named `base`.
+    /// A file or folder cannot be read or is not valid, no argument has a run, an argument that is
+    /// to be a set has no run, a run lacks the field of `by`, there are fewer than two sets, or no
+    /// set is named `base`.
     pub fn read(
         arguments: &[PathBuf],
         by: Option<By>,
@@ -144,8 +145,8 @@ impl Sets {
     }
 
     /// Default metric of the comparison: the first of `nr_written`, `throughput` and `bw_bytes`
-    /// that some run has. If no run has one of them, the first metric of weft itself that some run
-    /// has.
+    /// that some run has. If no run has one of them, the first of weft's own metrics that some run
+    /// has, or else the first metric by name; `None` if there is no metric.
     #[must_use]
     pub fn default_metric(&self) -> Option<&str> {
         let metrics = self.metrics();
@@ -155,7 +156,7 @@ impl Sets {
         usual.or_else(own).or_else(|| metrics.first().copied())
     }
 
-    /// The metric of this name.
+    /// The metric called `name`, if some run has it.
     ///
     /// # Errors
     /// No run has the metric; the error names the metrics with the most similar names.
@@ -191,7 +192,8 @@ impl Sets {
     }
 }
 
-/// Whether less of a metric is better: by weft's own table, or by its name.
+/// Whether lower values of a metric are better. Weft's own table decides for its metrics, and words
+/// in the name, such as `lat`, for other metrics.
 #[must_use]
 pub fn lower_is_better(metric: &str) -> bool {
     let words =
@@ -205,7 +207,7 @@ pub fn lower_is_better(metric: &str) -> bool {
 /// Default metrics of a comparison, in this order: of `/proc/vmstat`, of weft and of fio.
 const USUAL: [&str; 3] = ["nr_written", "throughput", "bw_bytes"];
 
-/// Number of similar metrics that an error names.
+/// Largest number of similar metrics that an error names.
 const NEAR_COUNT: usize = 12;
 
 /// Default criterion for sets. If every argument is a single run folder, with a name of the form in
@@ -225,7 +227,7 @@ fn likely(found: &[(&Path, Found)]) -> By {
     if kernels.len() > 1 { By::Field(Field::Kernel) } else { By::Argument }
 }
 
-/// Makes each argument a set.
+/// Makes a set of the runs below each argument.
 fn of_arguments(found: Vec<(&Path, Found)>) -> Vec<RunSet> {
     let names = short_names(&found.iter().map(|(argument, _)| *argument).collect::<Vec<_>>());
     // If each set has one kernel, the kernel distinguishes the sets and is left out of the names of
@@ -253,7 +255,8 @@ fn of_arguments(found: Vec<(&Path, Found)>) -> Vec<RunSet> {
     sets.collect()
 }
 
-/// Divides the runs by a criterion other than the arguments, independent of their paths.
+/// Divides the runs into sets by a criterion other than the arguments, no matter which argument has
+/// them. Fails if a run lacks the field of the criterion.
 fn split(found: Vec<(&Path, Found)>, by: By) -> Result<Vec<RunSet>, CompareError> {
     let mut sets: Vec<RunSet> = Vec::new();
     let mut seen = BTreeSet::new();
@@ -317,7 +320,7 @@ impl Run {
     }
 }
 
-/// A name of a file or of a job without control characters, fit for a terminal.
+/// A name of a file or job with U+FFFD in place of each control character, safe to print.
 fn plain(name: &str) -> String {
     name.replace(char::is_control, "\u{fffd}")
 }

@@ -39,7 +39,8 @@ impl Bound {
         Self { step: 4, ..Self::of(field, found, 4, 1 << 20) }
     }
 
-    /// Bounds of the three numbers of an amount: each is at least 1 and at most `most`.
+    /// Bounds of the three numbers of an amount, for quick, default and full runs: each is at least
+    /// 1 and at most `most`.
     pub(super) fn amounts(field: &str, amount: Amount, most: u64) -> [Self; 3] {
         let Amount { quick, default, full } = amount;
         [("quick", quick), ("default", default), ("full", full)]
@@ -84,8 +85,9 @@ impl Experiment {
         Ok(known)
     }
 
-    /// Returns the experiment if it can be run: builds a machine for each column under each
-    /// circumstance, and checks that its volume has room for all loads.
+    /// Returns the experiment if it can be run. For this check, builds a machine for each column,
+    /// and one under each circumstance for the baseline of the controls; the volume of each machine
+    /// must have room for the loads of all cases.
     pub(super) fn tried(self) -> Result<Self, ExperimentError> {
         let Some(case) = self.text.case.first() else { return Ok(self) };
         for column in self.text.column.keys() {
@@ -119,7 +121,7 @@ impl Experiment {
     }
 }
 
-/// Size limit of a text; larger files are refused unread.
+/// Largest size in bytes of an experiment's file; larger files are refused unread.
 const TEXT_BYTES_MAX: u64 = 1 << 20;
 
 /// Parts of the array's geometry that determine how much space a load needs.
@@ -140,8 +142,8 @@ fn wrong(text: &Text, field: String, found: String, expected: String) -> Experim
     ExperimentError::Value { patch: text.patch.clone(), field, found, expected }
 }
 
-/// Refuses any number or text from which no run and no report page can be made. `field` is the key
-/// of `value`.
+/// Refuses NaN, numbers beyond ±1e12 and texts with control characters, anywhere in `value`, which
+/// has the key `field`. A line feed is not refused.
 pub(super) fn check_values(value: &Value, field: &str) -> Result<(), ExperimentError> {
     let wrong = |found: String, expected: &str| ExperimentError::Value {
         patch: String::new(),
@@ -169,7 +171,8 @@ pub(super) fn check_values(value: &Value, field: &str) -> Result<(), ExperimentE
     }
 }
 
-/// Refuses a text from which no machine or load can be built.
+/// Refuses an experiment's text from which no machine or load can be built. The error names the
+/// first field with an illegal value.
 pub(super) fn check(text: &Text) -> Result<(), ExperimentError> {
     names(text)?;
     let machine = &text.machine;
@@ -222,7 +225,8 @@ pub(super) fn check(text: &Text) -> Result<(), ExperimentError> {
     Ok(())
 }
 
-/// Refuses names of patch, cases and columns that cannot name folders of results.
+/// Refuses names of the experiment, its patch, cases and columns that cannot be names of result
+/// folders, and a second case of one name.
 fn names(text: &Text) -> Result<(), ExperimentError> {
     let legal = |name: &str| {
         let plain = |it: u8| it.is_ascii_alphanumeric() || b"-_.".contains(&it);
@@ -247,7 +251,8 @@ fn names(text: &Text) -> Result<(), ExperimentError> {
 }
 
 impl PublishedRow {
-    /// Whether the row's figures are numbers that can be compared.
+    /// Whether the row can be compared with measured values: figures above 0, gains above -100 %,
+    /// and claims with possible bands.
     fn is_possible(&self) -> bool {
         let above = |least: f64| move |figure: f64| figure > least && figure < 1e12;
         let published = [self.published.baseline, self.published.patched];

@@ -28,7 +28,7 @@ use super::{Effort, Experiment, Sample, pool};
 use crate::fit::{Baseline, Figures, Fitted, Range, fit};
 use crate::statistics::{Estimate, is_met, mean};
 
-/// A parameter that is fitted.
+/// Parameter of the model that is fitted to a published figure, with its range and its value.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Fit {
@@ -37,7 +37,7 @@ pub struct Fit {
     /// Part of the machine that the parameter belongs to.
     #[serde(default)]
     of: FitOf,
-    /// Prefix of the names of the cases that use this drive; empty for all cases.
+    /// Prefix of the names of the cases in which the drive has this parameter; empty for all cases.
     #[serde(default)]
     cases: String,
     /// Meaning of the parameter.
@@ -59,7 +59,7 @@ enum FitOf {
     /// The drive: the parameter is a key of its model.
     #[default]
     Drive,
-    /// The machine: `flush_hop_us`, a hop between threads.
+    /// The machine: the parameter is `flush_hop_us`, the time of a hop between threads.
     Machine,
 }
 
@@ -89,7 +89,8 @@ impl Fit {
         is_met(&Estimate { value, low, high, count })
     }
 
-    /// Whether the range between `low` and `high` contains values to search.
+    /// Whether the fit can be made: `value` lies between `low` and `high`, `tolerance` is above 0
+    /// and at most 1, and the machine has the parameter.
     pub(super) fn is_possible(&self) -> bool {
         let Self { low, high, tolerance, value, .. } = *self;
         let known = self.of == FitOf::Drive
@@ -102,7 +103,8 @@ impl Fit {
         (self.low, self.high, self.tolerance) = (1000.0, 1400.0, 0.02);
     }
 
-    /// Sets the parameter of the machine's hardware.
+    /// Sets the parameter to `value` in a machine's hardware. Fails if the drive's model refuses
+    /// it.
     fn set(&self, hardware: &mut Hardware, patch: &str, value: f64) -> Result<(), ExperimentError> {
         match self.of {
             FitOf::Drive if !self.cases.is_empty() => {
@@ -129,7 +131,7 @@ impl Fit {
         Ok(())
     }
 
-    /// The parameter as a line of TOML for a drive's model.
+    /// Line of TOML that sets the parameter of a drive's model to `value`, rounded to a tenth.
     fn line(&self, value: f64) -> String {
         // Values are written to a tenth: drives are not known more precisely.
         format!("{} = {value:.1}", self.parameter)
@@ -137,7 +139,7 @@ impl Fit {
 }
 
 impl Calibrated {
-    /// Summary of the fits in `found`, two at least.
+    /// Summary of the fits in `found`. Fails for fewer than two fits.
     pub(super) fn of(fit: Fit, found: Vec<Fitted>) -> Result<Self, ExperimentError> {
         let parameters: Vec<f64> = found.iter().map(|found| found.parameter).collect();
         Ok(Self { fit, scatter: mean(&parameters)?, found })
@@ -158,7 +160,8 @@ impl Experiment {
         &self.text.fit
     }
 
-    /// Published figures by row, divided into those that a fit may use and those to be predicted.
+    /// Published figures by row, divided into figures of baselines, which a fit may use, and
+    /// figures of the patch, which are to be predicted.
     pub(super) fn figures(&self) -> Figures {
         let of = |published: fn(&PublishedRow) -> Option<f64>| {
             let rows = self.text.row.iter();
@@ -193,7 +196,8 @@ impl Experiment {
         Ok(calibrated)
     }
 
-    /// Fits a parameter to the baseline of its row.
+    /// Finds the value of a parameter with which the baseline of its row reproduces the published
+    /// figure. Fails if a run fails, or if no value in the range does so.
     pub(super) fn find(
         &self,
         of: &Fit,
@@ -246,7 +250,7 @@ impl Experiment {
         Ok(values.iter().sum::<f64>() / values.len() as f64)
     }
 
-    /// The row that a fit names.
+    /// The row that a fit names. Fails if the experiment has no such row.
     pub(super) fn row_of(&self, fit: &Fit) -> Result<&PublishedRow, ExperimentError> {
         let rows = || self.text.row.iter();
         rows().find(|row| row.to_string() == fit.row).ok_or_else(|| ExperimentError::Unknown {
@@ -282,8 +286,8 @@ impl Experiment {
     }
 }
 
-/// The parameter of a machine that can be fitted. `FLUSH_HOP_MAX_US` is its upper limit: one
-/// second.
+/// Name of the only parameter of a machine that can be fitted, a time in microseconds.
+/// `FLUSH_HOP_MAX_US` is its upper limit: one second.
 const FLUSH_HOP: &str = "flush_hop_us";
 const FLUSH_HOP_MAX_US: f64 = 1e6;
 

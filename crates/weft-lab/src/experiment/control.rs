@@ -30,14 +30,15 @@ use super::text::{PublishedRow, Text};
 use super::{Case, Effort, Experiment, Sample, pool};
 use crate::statistics::{Band, Estimate, SAME_WITHIN, VERDICT_RUNS, Verdict, is_one, ratio};
 
-/// Comparison of two things that must be the same, or must differ.
+/// Comparison of runs with a known outcome, which checks the method of the experiment: two columns
+/// must measure the same, or must differ.
 #[derive(Clone, Debug)]
 pub struct Control {
     /// Name of the control.
     pub name: &'static str,
     /// Description of the comparison, in a sentence.
     pub about: String,
-    /// Ratio of the second thing to the first.
+    /// Ratio of the second column's metric to the first's.
     pub ratio: Estimate,
     /// Outcome that is expected.
     pub must_be: MustBe,
@@ -52,29 +53,31 @@ pub enum MustBe {
         /// Whether the runs are equal to the bit.
         equal: bool,
     },
-    /// The ratio must differ from 1.
+    /// The whole interval of the ratio must lie more than 2 % away from 1.
     Apart,
-    /// The ratio must lie in a band.
+    /// The whole interval of the ratio must lie in a band.
     In(Band),
-    /// Every row of a kind must get the right verdict for a patch that does nothing.
+    /// Rows of a kind must get the right verdict for a patch that does nothing: every row, but for
+    /// one row in twenty of `NoOpRows::Claims`.
     Rows {
         /// Kind of the rows.
         kind: NoOpRows,
         /// Number of rows that got the right verdict.
         right: usize,
-        /// Number of rows.
+        /// Number of rows of this kind.
         of: usize,
     },
 }
 
-/// Rows by the verdict that a patch without any effect must have in them.
+/// Kinds of rows, by the verdict that a patch without any effect must get in them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoOpRows {
-    /// Rows that claim a size.
+    /// Rows that claim an effect of some size; the verdict must be [`Verdict::Differs`].
     Sized,
-    /// Other rows with a band that excludes "no effect".
+    /// Other rows with a band that excludes "no effect"; the verdict must not be
+    /// [`Verdict::Agrees`].
     Claims,
-    /// Rows that claim no effect.
+    /// Rows with a band that claims no effect; the verdict must be [`Verdict::Agrees`].
     NoEffect,
 }
 
@@ -173,9 +176,10 @@ enum Column {
     PatchedOtherSeeds,
     /// The baseline with the placebo: each run of the engine's thread takes a little longer.
     Placebo,
-    /// The baseline without the mechanism.
+    /// The baseline with the settings that switch the patched mechanism off.
     BaselineOff,
-    /// The machine with the patch and without the mechanism, run with other seeds.
+    /// The machine with the patch and the settings that switch its mechanism off, run with other
+    /// seeds.
     PatchedOff,
 }
 
@@ -202,7 +206,7 @@ const _: () = {
 /// Seeds of a column's runs.
 #[derive(Clone, Copy)]
 enum Seeds {
-    /// The seeds of the rows.
+    /// The seeds with which the rows of the experiment are measured.
     Own,
     /// Other seeds than those of the rows.
     Other,
@@ -213,7 +217,9 @@ enum Seeds {
 const OTHER_SEEDS: u64 = 1 << 32;
 
 impl Experiment {
-    /// Runs the controls of the experiment, on as many threads as there are CPUs.
+    /// Runs the controls of the experiment, on as many threads as there are CPUs. Calls `progress`
+    /// after each run with the number of runs done and the number of all runs, and begins again for
+    /// each series of runs.
     ///
     /// # Errors
     /// The experiment cannot be run as written.
@@ -293,7 +299,8 @@ impl Experiment {
         Ok(controls)
     }
 
-    /// Judges a patch that does nothing, in every row of the experiment.
+    /// Controls that judge a patch that does nothing in every row of the experiment, one control
+    /// for each kind of row.
     fn no_op(
         &self,
         effort: Effort,
@@ -328,8 +335,8 @@ impl Experiment {
     }
 }
 
-/// Controls, one for each kind of row that occurs. Each shows the first row that is judged wrongly,
-/// or else the first row of its kind.
+/// Controls of the no-op patch, one for each kind of row that occurs. Each shows the first row that
+/// is judged wrongly, or else the first row of its kind.
 fn no_op_controls(rows: &[Measured]) -> Vec<Control> {
     let control = |kind: NoOpRows| {
         let rows: Vec<&Measured> = rows.iter().filter(|row| NoOpRows::of(row) == kind).collect();
@@ -359,7 +366,7 @@ pub(super) fn sample(case: &Case, testbed: &Testbed, effort: Effort) -> Sample {
     Sample::of(parts.map(|part| case.load.run(testbed, effort.size, part)).collect())
 }
 
-/// First row of the case that the controls are run in.
+/// First row that compares throughputs in the case of the controls. Fails if there is none.
 pub(super) fn row_of(text: &Text) -> Result<PublishedRow, ExperimentError> {
     let of = &text.control.case;
     let rows = || text.row.iter().filter(|row| row.metric == Metric::Throughput);

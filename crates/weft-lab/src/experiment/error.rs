@@ -60,7 +60,7 @@ pub enum ExperimentError {
     Machine {
         /// Patch number of the experiment.
         patch: String,
-        /// Column of the machine.
+        /// Name of the column that sets up the machine.
         column: String,
         /// Reason why the machine cannot be built.
         source: Box<PartsError>,
@@ -77,7 +77,8 @@ pub enum ExperimentError {
         /// Names that would be valid.
         expected: String,
     },
-    /// A column or case names a knob that does not exist, or a value that it does not take.
+    /// A column or case names a knob that does not exist, or gives a knob a value that it does not
+    /// take.
     #[error("experiment {patch}: {source}")]
     Knob {
         /// Patch number of the experiment.
@@ -85,12 +86,13 @@ pub enum ExperimentError {
         /// Reason why the knob cannot be set.
         source: KnobError,
     },
-    /// The text names a drive that does not exist.
+    /// The text names a drive that does not exist, or a parameter or value that the drive's model
+    /// does not take.
     #[error("experiment {patch}: {source}")]
     Model {
         /// Patch number of the experiment.
         patch: String,
-        /// Reason why there is no such drive.
+        /// Reason why the drive's model cannot be used.
         source: ModelError,
     },
     /// A load does not measure the metric that a row compares.

@@ -12,13 +12,14 @@ use super::control::COLUMNS;
 use super::error::ExperimentError;
 use super::{Effort, Experiment, Job, PublishedRow, Size, pool};
 
-/// Pairs of case and column that a row compares with the patch.
+/// Pairs of a case and the row's baseline column, one for each case that the row needs.
 fn baselines(row: &PublishedRow) -> impl Iterator<Item = (&str, &str)> {
     row.needs().filter(|(_, column)| *column == row.baseline)
 }
 
-/// Estimates how long [`super::run_all`] takes on this host at its present load; `controls` says
-/// whether the controls are run as well.
+/// Estimates how long [`super::run_all`] takes on this host at its present load, from one run of
+/// every job at its quick size; `controls` says whether the controls are run as well. Calls
+/// `progress` after each job with the number of jobs done and the number of all jobs.
 ///
 /// # Errors
 /// An experiment cannot be run as written.

@@ -17,7 +17,7 @@ use crate::statistics::Band;
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Chosen {
-    /// The value that was chosen, and the one that it replaced.
+    /// Description of the value that was chosen, and of the value that it replaced.
     value: String,
     /// Prefix of the names of the cases that use the value; empty for all cases.
     #[serde(default)]
@@ -32,7 +32,7 @@ pub(super) struct Chosen {
 pub struct HangsOn<'a> {
     /// Dependence on assumed values.
     pub assumed: Dependence,
-    /// Values that were chosen after results had been seen.
+    /// Descriptions of the values that were chosen after results had been seen.
     pub chosen: Vec<&'a str>,
 }
 
@@ -47,7 +47,7 @@ pub enum Dependence {
     Yes,
 }
 
-/// The marks of rows, each with its meaning.
+/// Letters that mark rows in reports, each with its meaning.
 const MARKS: [(&str, &str); 3] = [
     ("a", "hangs on an assumed value: with another one the figure crosses an edge of its band"),
     ("u", "its range over other assumed values was not measured"),
@@ -55,7 +55,7 @@ const MARKS: [(&str, &str); 3] = [
 ];
 
 impl HangsOn<'_> {
-    /// The marks of the row, as `a` or `u, c`; empty if it has none.
+    /// Letters that mark the row in reports, such as `a` or `u, c`; empty for a row without a mark.
     #[must_use]
     pub fn marks(&self) -> String {
         let has = |mark: &&str| match *mark {
@@ -82,7 +82,8 @@ impl Experiment {
         HangsOn { assumed: assumed(row), chosen: chosen.map(|it| it.value.as_str()).collect() }
     }
 
-    /// Meaning of each mark that some of the rows have, in a line each.
+    /// Lines that explain the marks ([`HangsOn::marks`]) of the rows, one line for each mark that
+    /// occurs.
     #[must_use]
     pub fn legend<'a>(&self, rows: impl IntoIterator<Item = &'a PublishedRow>) -> Vec<String> {
         let all: Vec<HangsOn<'_>> = rows.into_iter().map(|row| self.hangs_on(row)).collect();

@@ -16,13 +16,13 @@ use crate::statistics::{Band, Estimate, VERDICT_RUNS, Verdict, mean, ratio, verd
 pub struct Measured {
     /// The row that was measured.
     pub row: PublishedRow,
-    /// Results of the runs before the patch.
+    /// Side before the patch; in a row of two cases, the case by which the ratio is divided.
     pub baseline: Side,
-    /// Results of the runs with the patch.
+    /// Side with the patch; in a row of two cases, the row's own case.
     pub patched: Side,
     /// Ratio of patched to baseline, of paired runs.
     pub ratio: Estimate,
-    /// weft's own column, where the row names one.
+    /// Results of weft's own column; `None` if the row names no such column.
     pub beyond: Option<Beyond>,
     /// Factor by which the row's case multiplies the machine's CPU costs.
     pub costs_times: u64,
@@ -32,7 +32,7 @@ pub struct Measured {
     /// Number of runs that had not settled when they reached their longest time.
     pub unsettled: usize,
     /// Reason why the row has no magnitude, from its text or from the result of these runs; empty
-    /// if it has one.
+    /// if there is no such reason.
     pub no_magnitude: String,
 }
 
@@ -95,7 +95,8 @@ impl Measured {
     }
 
     /// Marks a row with a baseline that missed the published figure to which it was fitted: the row
-    /// keeps its direction and has no magnitude.
+    /// keeps its direction and has no magnitude. Does nothing for exact rows and rows that claim no
+    /// magnitude.
     pub(super) fn not_calibrated(mut self, why: &str) -> Self {
         if self.row.kind != ClaimKind::Magnitude || self.row.exact {
             return self;
@@ -112,8 +113,8 @@ impl Measured {
         (self.ratio.count >= VERDICT_RUNS).then_some(self.judged)
     }
 
-    /// Dependence of the magnitude on assumed parameters, in words; empty if the row claims no
-    /// magnitude.
+    /// Reason why the row has no magnitude, or else the range of its gain over assumed parameters,
+    /// in words. Empty if the row claims no magnitude and no range was measured.
     #[must_use]
     pub fn assumed_words(&self) -> String {
         match (&self.row.assumed, self.row.kind) {
@@ -128,8 +129,9 @@ impl Measured {
         }
     }
 
-    /// Reason why the row does not agree; empty if it does. For a row without a verdict, the reason
-    /// why it has no magnitude, if it has none.
+    /// Reasons why the row does not agree, in words; empty if it agrees. A row without a verdict
+    /// has at most two reasons: why it has no magnitude, and the number of runs that had not
+    /// settled.
     #[must_use]
     pub fn reason(&self) -> String {
         let verdict = self.verdict();
@@ -249,7 +251,8 @@ fn beyond(
     Ok(Beyond { ratio: ratio(&baseline.runs, &side.runs)?, to_better, side })
 }
 
-/// Both sides of a row that joins several cases: the baseline and the column `patched`.
+/// Both sides of a row that joins several cases: the baseline and the column `patched`. Each run of
+/// a side has one figure for all cases. Fails with fewer than two runs.
 fn joined(
     row: &PublishedRow,
     cases: &[CaseRuns],
@@ -295,9 +298,9 @@ fn value(sample: &Sample, metric: Metric) -> f64 {
     if value == 0.0 && metric.may_be_zero() { VERY_LITTLE } else { value }
 }
 
-/// Stands for a value of zero, to which no ratio exists, in the unit of the metric. It is below
-/// what any run measures: 0.001 KiB per MiB is less than one block in a GiB, and 0.001 ms less than
-/// any disk takes.
+/// Value that replaces a measured zero, to which no ratio exists, in the unit of the metric. It is
+/// below anything that a run measures: 0.001 KiB per MiB is less than one block in a GiB, and 0.001
+/// ms less than any disk takes.
 const VERY_LITTLE: f64 = 0.001;
 
 fn of_name<'a>(cases: &'a [CaseRuns], name: &str) -> &'a CaseRuns {

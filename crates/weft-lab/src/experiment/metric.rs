@@ -17,7 +17,7 @@ pub enum Metric {
     WithoutClose,
     /// Throughput of the phase of random writes of `tiobench`.
     RandomWrite,
-    /// Throughput of `dd` and the writers beside it, until the last of them is done.
+    /// Throughput of `dd` and the writers beside it together, until the last process is done.
     AllDone,
     /// Mean latency of requests.
     Latency,
@@ -31,9 +31,10 @@ pub enum Metric {
     WriteAverage,
     /// Longest latency of dbench's `WriteX`.
     WriteMax,
-    /// Flushes sent to a member for each flush requested of the volume.
+    /// Number of flushes sent to a member for each flush that was requested of the volume.
     FlushRounds,
-    /// Flush requests that the order checker examined; a run fails if one was answered early.
+    /// Number of flush requests that a checker examined; a run fails if a flush was answered before
+    /// its writes were durable.
     FlushesChecked,
     /// KiB that members read for each MiB that the load wrote.
     Prereads,
@@ -45,9 +46,9 @@ pub enum Metric {
     MemberKibPerWrite,
     /// Mean size of a request to a member after merging, KiB.
     MemberRequest,
-    /// Commits of the journal per second.
+    /// Number of commits of the journal per second.
     Commits,
-    /// `Flush`es of dbench for each commit of the journal.
+    /// Number of dbench's `Flush` operations for each commit of the journal.
     SyncsPerCommit,
     /// Share of the time in which the engine's thread works.
     EngineBusy,
@@ -70,7 +71,7 @@ pub enum Metric {
     Injected,
     /// Number of queues of `bfq` that are merged per second.
     QueueMerges,
-    /// Pages written since the start of the run: `nr_written` of `/proc/vmstat`.
+    /// Number of pages written since the start of the run: `nr_written` of `/proc/vmstat`.
     PagesWritten,
     /// Share of the time in which a disk has no request, averaged over the disks.
     DiskIdle,
@@ -82,9 +83,10 @@ pub enum Metric {
     PauseP99,
     /// Longest wait of a writer for the page cache.
     PauseMax,
-    /// Largest number of pages dirty and under writeback, as a share of the limit.
+    /// Largest number of pages dirty and under writeback, as a share of the limit of dirty pages.
     DirtyMost,
-    /// Distance of the worst client from the share that its weight gives it.
+    /// Largest difference between a client's share of all bytes and the share that its weight gives
+    /// it.
     ShareError,
 }
 
@@ -139,13 +141,13 @@ impl Metric {
         TABLE.iter().find(|row| row.1 == name).map(|row| row.0)
     }
 
-    /// The name in texts and in JSON.
+    /// Name of the metric in texts of experiments and in JSON.
     #[must_use]
     pub fn name(self) -> &'static str {
         self.row().1
     }
 
-    /// Unit of the values.
+    /// Unit of the metric's values, such as `MB/s`; `1` for a number without a unit.
     #[must_use]
     pub fn unit(self) -> &'static str {
         self.row().2
@@ -164,7 +166,8 @@ impl Metric {
         more_is_better || !self.higher_is_better()
     }
 
-    /// The ratio of a value of this metric to another one, turned so that more than 1 is better.
+    /// Ratio of two values of this metric as a gain, of which more than 1 is better: `ratio`
+    /// itself, or its inverse if lower values are better.
     pub(super) fn gain(self, ratio: Estimate) -> Estimate {
         if self.higher_is_better() {
             return ratio;

@@ -75,7 +75,7 @@ use crate::statistics::Estimate;
 use testbed::Testbed;
 use text::Text;
 
-/// The experiments that weft has, by patch.
+/// Texts of the experiments that weft has, in the order of their patch numbers.
 const TEXTS: &[&str] = &[
     include_str!("../../../../experiments/000.toml"),
     include_str!("../../../../experiments/001.toml"),
@@ -84,8 +84,8 @@ const TEXTS: &[&str] = &[
     include_str!("../../../../experiments/004.toml"),
 ];
 
-/// The change that each patch makes, in a few words: a column of `weft reproduce`, which has room
-/// for 28 letters of it.
+/// Patch numbers, each with the change that the patch makes, in at most 28 letters: a column of
+/// `weft reproduce` has room for so many.
 const ABOUT: &[(&str, &str)] = &[
     ("000", "RAID 5: full stripes first"),
     ("001", "throttled writers only sleep"),
@@ -116,9 +116,9 @@ pub struct Experiment {
 /// Number and size of runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Effort {
-    /// Runs of each column; two at least.
+    /// Number of runs of each column; two at least.
     pub runs: u64,
-    /// Seed of the first run; run `r` has `seed + r`.
+    /// Seed of the first run; run `r`, counted from 0, has the seed `seed + r`.
     pub seed: u64,
     /// Amount of work of each run; limits and caches do not depend on it.
     pub size: Size,
@@ -163,12 +163,13 @@ struct Job {
     load: Load,
     size: Size,
     part: usize,
-    /// The sample that the part belongs to: case, column, run.
+    /// Sample that the part belongs to: index of its case, name of its column, number of its run.
     of: (usize, String, u64),
 }
 
-/// Runs all rows of some experiments, on as many threads as there are CPUs. Calls the progress
-/// function after each job with the number of jobs done and the number of all jobs.
+/// Runs all rows of some experiments, on as many threads as there are CPUs, and returns the outcome
+/// of each experiment. Calls the progress function after each job with the number of jobs done and
+/// the number of all jobs.
 ///
 /// # Errors
 /// An experiment cannot be run as written.
@@ -197,7 +198,7 @@ impl Experiment {
     /// Experiments that weft has, by patch.
     ///
     /// # Errors
-    /// A text is not understood; a test reads all of them.
+    /// The text of an experiment is not valid; a test reads all of them.
     pub fn all() -> Result<Vec<Self>, ExperimentError> {
         TEXTS.iter().map(|text| Self::of(text)).collect()
     }
@@ -218,7 +219,7 @@ impl Experiment {
     /// Parses the TOML text of an experiment.
     ///
     /// # Errors
-    /// The text is not understood.
+    /// The text is not TOML, does not have the form of an experiment, or cannot be run as written.
     pub fn of(text: &str) -> Result<Self, ExperimentError> {
         let hash = crate::text::hex(&Sha256::digest(text));
         let source = text.to_owned();
@@ -250,7 +251,8 @@ impl Experiment {
         &self.text.name
     }
 
-    /// The change that the patch makes, in a few words; empty unless it is a patch that weft has.
+    /// The change that the patch makes, in a few words; empty for a patch number that none of
+    /// weft's own experiments has.
     #[must_use]
     pub fn about(&self) -> &'static str {
         ABOUT.iter().find(|(patch, _)| *patch == self.text.patch).map_or("", |(_, about)| about)
@@ -281,7 +283,7 @@ impl Experiment {
     }
 
     /// Keeps only rows that contain `words` in their workload and case, as printed. weft's own
-    /// policies are then not judged, as that takes every quantity.
+    /// policies are then not judged, because that judgement needs every quantity.
     #[must_use]
     pub fn only(mut self, words: &str) -> Self {
         self.text.own.clear();
@@ -382,8 +384,8 @@ impl Experiment {
         Ok(Outcome { rows, beside, own_policies: self.own_policies(&cases)?, cases })
     }
 
-    /// Baselines that were fitted to published figures and that these runs do not reproduce, in
-    /// words.
+    /// Descriptions of a baseline of `row` that was fitted to a published figure and does not
+    /// reproduce it in these runs; empty if there is no such baseline.
     fn not_met(
         &self,
         row: &PublishedRow,
@@ -436,7 +438,7 @@ impl Experiment {
         Ok(jobs)
     }
 
-    /// All rows: those with a claim, and those that are shown beside them without one.
+    /// All rows: the rows with a claim, and the rows without a claim that are shown beside them.
     fn compared(&self) -> impl Iterator<Item = &PublishedRow> {
         self.text.row.iter().chain(&self.text.beside)
     }
@@ -447,7 +449,7 @@ impl Experiment {
         case.expect("a text names only cases that it has")
     }
 
-    /// Parameters of a run, except its seed.
+    /// Parameters of a run of `column` in `case` as JSON, except its seed.
     fn parameters(&self, case: &str, column: &str) -> Result<serde_json::Value, ExperimentError> {
         let case = self.text.case.iter().find(|of| of.name == case);
         let case = case.expect("a text names only cases that it has");
@@ -511,8 +513,8 @@ impl Experiment {
     }
 }
 
-/// Ratio of the columns as a function of CPU costs. Each point of the curve is the ratio of one
-/// row.
+/// Ratio of patched to baseline as a function of CPU costs. Each point of the curve is the ratio of
+/// one row.
 #[derive(Clone, Debug)]
 pub struct Curve {
     /// Name of the curve, by which rows refer to it.
@@ -520,7 +522,7 @@ pub struct Curve {
     /// Multiples of the machine's costs, each with the ratio at these costs, in ascending order.
     pub points: Vec<(u64, Estimate)>,
     /// Multiple of the costs from which the ratio is below 1, interpolated linearly between two
-    /// points.
+    /// points; `None` if the ratio is below 1 at no point.
     pub below_one_from: Option<f64>,
     /// Whether the ratio falls from each point to the next.
     pub falls: bool,
@@ -534,7 +536,7 @@ impl Outcome {
     }
 
     /// The row that sums up the patch: the first row that claims a count of cases, else the first
-    /// row with a published figure, else the first row.
+    /// row with a published figure, else the first row. `None` without rows.
     #[must_use]
     pub fn headline(&self) -> Option<&Measured> {
         let count = self.rows.iter().find(|measured| measured.row.kind == ClaimKind::Count);
@@ -548,7 +550,7 @@ impl Outcome {
         reasons.filter(|(_, reason)| !reason.is_empty())
     }
 
-    /// Rows that have a note, with the note.
+    /// Rows that have a note, each with its note, also of the comparisons beside the rows.
     pub fn notes(&self) -> impl Iterator<Item = (&PublishedRow, &str)> {
         let rows = self.rows.iter().chain(&self.beside).map(|measured| &measured.row);
         rows.filter(|row| !row.note.is_empty()).map(|row| (row, row.note.as_str()))
@@ -561,9 +563,10 @@ impl Outcome {
         self.rows.iter().chain(beside).filter_map(|row| Some((row, row.beyond.as_ref()?)))
     }
 
-    /// The row of [`Outcome::own`] with a single case in which weft's own column does worst. It is
-    /// compared with the better of baseline and patched, by the unfavourable end of the interval.
-    /// `None` if [`Outcome::own`] has fewer than two rows.
+    /// The row, among the rows of [`Outcome::own`] with a single case, in which weft's own column
+    /// does worst. The column is compared with the better of baseline and patched, by the
+    /// unfavourable end of the interval. `None` if [`Outcome::own`] has fewer than two rows, or
+    /// none with a single case.
     #[must_use]
     pub fn worst_own(&self) -> Option<(&Measured, &Beyond)> {
         self.own().nth(1)?;
@@ -606,7 +609,7 @@ impl CaseRuns {
         self.columns.get(name).map_or(&[], Vec::as_slice)
     }
 
-    /// Mean of a metric over the runs of a column; `None` without runs.
+    /// Mean of a metric over the runs of a column; `None` if no run has the metric.
     #[must_use]
     pub fn mean(&self, column: &str, metric: Metric) -> Option<f64> {
         let values: Vec<f64> = self
@@ -617,7 +620,7 @@ impl CaseRuns {
         (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
     }
 
-    /// Number of runs that had not settled when they reached their longest time.
+    /// Number of runs, over all columns, that had not settled when they reached their longest time.
     #[must_use]
     pub fn unsettled(&self) -> usize {
         let samples = self.columns.values().flatten();
@@ -636,15 +639,16 @@ impl Sample {
         Self { values, parts }
     }
 
-    /// Whether the measured time of every part was stationary. Parts for which this cannot be told
-    /// do not count.
+    /// Whether the measured time of every part was stationary. Parts of a load that ends by itself,
+    /// for which this is not known, do not count.
     #[must_use]
     pub fn settled(&self) -> bool {
         self.parts.iter().all(|part| part.settled != Some(false))
     }
 }
 
-/// The CPU cost table `name`. `text` is the experiment that an error message refers to.
+/// The CPU cost table `name`. Fails if there is no such table; the error names the experiment of
+/// `text`.
 fn costs_of(text: &Text, name: &str) -> Result<CostTable, ExperimentError> {
     CostTable::named(name)
         .map_err(|source| ExperimentError::Costs { patch: text.patch.clone(), source })

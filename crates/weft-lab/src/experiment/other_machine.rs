@@ -26,7 +26,8 @@ pub struct OtherMachine {
 }
 
 impl Experiment {
-    /// Replaces the machine. The changes are added to the assumptions.
+    /// Returns the experiment with `other` applied to its machine. The changes are added to the
+    /// assumptions.
     ///
     /// # Errors
     /// No such machine exists, its volume is too small for a load, or a column sets one of the

@@ -20,16 +20,17 @@ pub(super) struct OwnText {
     pub(super) column: String,
     /// Columns that the policy is compared with.
     pub(super) against: Vec<String>,
-    /// Metrics that the patch was to improve; a case is judged by those that it measures.
+    /// Metrics that the patch was to improve; a case is judged by the metrics that its load
+    /// measures.
     pub(super) metrics: Vec<Metric>,
 }
 
-/// A policy of weft's own in every quantity.
+/// Comparison of a policy of weft's own with other columns, in every quantity.
 #[derive(Clone, Debug)]
 pub struct OwnPolicy {
     /// Name of the column that has the policy.
     pub column: String,
-    /// The quantities, by case and metric.
+    /// Quantities in which the columns were compared, by case and metric.
     pub quantities: Vec<Quantity>,
 }
 
@@ -58,7 +59,7 @@ pub enum Answer {
     Worse,
 }
 
-/// Difference that does not count: one part in a hundred.
+/// Largest difference of a ratio from 1 that counts as none: one part in a hundred.
 const TOLERANCE: f64 = 0.01;
 
 impl OwnPolicy {
@@ -76,8 +77,8 @@ impl OwnPolicy {
         judged.then(|| self.count(Answer::Better) > 0 && self.count(Answer::Worse) == 0)
     }
 
-    /// The judgement in words, as `not beyond: stream is better in 3 and worse in 8 of 16
-    /// quantities`. Without a verdict there are the counts alone.
+    /// The judgement in words, such as `not beyond: stream is better in 3 and worse in 8 of 16
+    /// quantities`. Without a verdict, the sentence has the counts alone.
     #[must_use]
     pub fn sentence(&self) -> String {
         let beyond = match self.is_beyond() {
@@ -101,7 +102,7 @@ impl OwnPolicy {
 }
 
 impl Quantity {
-    /// The comparison in a word.
+    /// Whether the policy's column is better, the same or worse than the best other column.
     #[must_use]
     pub fn answer(&self) -> Answer {
         let gain = self.gain();
@@ -118,7 +119,7 @@ impl Quantity {
 }
 
 impl Answer {
-    /// The word in texts and in JSON.
+    /// Word for the answer in texts and in JSON.
     #[must_use]
     pub const fn word(self) -> &'static str {
         match self {
@@ -147,7 +148,8 @@ impl Experiment {
 }
 
 impl OwnText {
-    /// The quantities of a case; none if the policy, or all other columns, are not run in it.
+    /// Quantities of a case; empty if the policy's column, or all columns to compare it with, were
+    /// not run in the case.
     fn quantities(&self, case: &CaseRuns) -> Result<Vec<Quantity>, ExperimentError> {
         let has = |column: &&String| case.columns.contains_key(*column);
         let others: Vec<&String> = self.against.iter().filter(has).collect();

@@ -18,7 +18,7 @@ use crate::statistics::{Estimate, gain_percent};
 pub struct Circumstance {
     /// Assumption that is changed, in a few words.
     pub name: String,
-    /// Another table of CPU costs; `None` for that of the text.
+    /// Name of another table of CPU costs; `None` for the table of the text.
     #[serde(default)]
     costs: Option<String>,
     /// Lines of TOML that replace keys of the drive's model.
@@ -27,22 +27,24 @@ pub struct Circumstance {
     /// Knobs for every column; a column's own knobs override them.
     #[serde(default)]
     knobs: Vec<String>,
-    /// Time of dbench's operations in percent, for loads that have them.
+    /// Additional time of dbench's operations, in percent of their published latencies; `None` for
+    /// the time in the text. Other loads do not use it.
     #[serde(default)]
     operation_percent: Option<u32>,
 }
 
-/// Gain of a row under each circumstance of the experiment.
+/// Gain of a row under each circumstance of the experiment, as a ratio of patched to baseline.
 #[derive(Clone, Debug)]
 pub struct Ranged {
     /// Row that claims a magnitude.
     pub row: PublishedRow,
-    /// Gain by circumstance; the first is the gain with the text's own assumptions.
+    /// Ratios of patched to baseline, each with the name of its circumstance; the first is the
+    /// ratio under the text's own assumptions.
     pub points: Vec<(String, Estimate)>,
 }
 
 impl Ranged {
-    /// The smallest and the largest gain, percent.
+    /// Smallest and largest gain over all circumstances, in percent.
     #[must_use]
     pub fn gain_pct(&self) -> [f64; 2] {
         let gains = || self.points.iter().map(|(_, ratio)| gain_percent(ratio.value));
@@ -51,8 +53,9 @@ impl Ranged {
 }
 
 impl Experiment {
-    /// Magnitudes of the experiment under each of its circumstances, run on as many threads as
-    /// there are CPUs.
+    /// Measures the rows that claim a magnitude under the text's own assumptions and under each
+    /// circumstance, on as many threads as there are CPUs. Calls `progress` after each job with the
+    /// number of jobs done and the number of all jobs.
     ///
     /// # Errors
     /// The experiment cannot be run as written.

@@ -80,7 +80,7 @@ impl Results {
     /// Writes all results of an experiment's runs.
     ///
     /// # Errors
-    /// A file cannot be written.
+    /// A file cannot be written, or the experiment cannot be run as written.
     pub fn write(
         &self,
         experiment: &Experiment,
@@ -125,7 +125,7 @@ fn pretty(value: &serde_json::Value) -> Vec<u8> {
     bytes
 }
 
-/// CSV text of the rates in each step, by part.
+/// CSV text of the rates and counts in each step of 100 ms, part by part, with a header line.
 fn samples_csv(sample: &Sample) -> String {
     let mut text = String::from(
         "part,t_ms,throughput_mb_s,member_read_mb_s,member_write_mb_s,member_reads,member_writes,member_flushes,engine_busy_pct\n",

@@ -13,29 +13,31 @@ use crate::statistics::Verdict;
 /// Line of a report with rows that have fewer runs than a verdict needs.
 pub const NO_VERDICTS: &str = "verdicts need 10 runs: --runs 10";
 
-/// Number of cells with each verdict.
+/// Number of published cells or of claims with each verdict. A cell of a published table counts
+/// once, however many rows are about it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Cells with the whole interval in the band.
+    /// Number of cells with the whole interval in the band.
     pub agree: usize,
-    /// Cells in the band, but by another mechanism than the published one.
+    /// Number of cells in the band, but by another mechanism than the published one.
     pub otherwise: usize,
-    /// Cells outside of the band, in the published direction.
+    /// Number of cells outside of the band, in the published direction.
     pub direction: usize,
-    /// Cells with an interval across an edge of the band: more runs would decide.
+    /// Number of cells with an interval across an edge of the band: more runs would decide.
     pub undecided: usize,
-    /// Cells outside of the band, and not in the published direction.
+    /// Number of cells outside of the band, and not in the published direction.
     pub differ: usize,
 }
 
 /// Counts of the verdicts of rows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// Cells of published figures.
+    /// Counts of cells with a published figure.
     pub figures: Counts,
-    /// Claims without a published figure.
+    /// Counts of claims without a published figure.
     pub claims: Counts,
-    /// Rows that are in no count.
+    /// Number of rows that are in neither count, because weft's expectation was not written down
+    /// before their first run.
     pub uncounted: usize,
 }
 

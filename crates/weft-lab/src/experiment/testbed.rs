@@ -43,7 +43,7 @@ pub(super) struct Testbed {
 /// Settings of a text that belong to the host, not to its volume.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct HostSettings {
-    /// `kernel=NAME`; `None` for the kernel of the machine.
+    /// `kernel=NAME`: kernel that is simulated; `None` for the kernel of the text's machine.
     kernel: Option<Kernel>,
     /// `hz=N`: timer frequency of the kernel (`HZ`).
     pub(super) hz: u32,
@@ -88,6 +88,7 @@ impl HostSettings {
 
 impl Testbed {
     /// Creates the testbed of a column in a case; `on_top` are knobs that override all others.
+    /// Fails if a knob, level, drive, kernel or table of costs is unknown.
     pub(super) fn new(
         text: &Text,
         hardware: &Hardware,

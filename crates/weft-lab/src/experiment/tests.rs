@@ -619,8 +619,8 @@ fn a_patch_has_a_few_words_and_a_row_that_sums_it_up() {
     assert_eq!(Experiment::of(&other).unwrap().about(), "");
 }
 
-/// The first row of 000 without weft's own column, and runs of its case in which the baseline is
-/// about 100.
+/// The first row of experiment 000 without weft's own column, and runs of its case: about 100 in
+/// the baseline, and `patched` with the patch.
 fn of_dd(patched: &[f64]) -> (PublishedRow, CaseRuns) {
     let mut row = only("000", &[0]).text.row.remove(0);
     row.beyond = None;
@@ -731,9 +731,9 @@ fn what_is_beyond_is_compared_with_the_better_column() {
     assert!((won.ratio.value - 1.1).abs() < 1e-12);
 }
 
-/// Cells of 001 in which weft's own throttling is nearest to the better of 3.1 and the patch, cells
-/// in which either of the two loses most, and the two cells in which the patch lost most in later
-/// mails of its author.
+/// Cells of patch 001's tables in which weft's own throttling is nearest to the better of Linux 3.1
+/// and the patch, in which one of these two loses most, and the two cells in which the patch lost
+/// most in later mails of its author.
 const TELLING: [&str; 8] = [
     "one-400M-ext4-2dd",
     "one-100M-ext4-2dd",

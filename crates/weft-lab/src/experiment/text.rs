@@ -56,7 +56,7 @@ pub(super) struct MachineText {
     pub(super) kernel: String,
     /// Name of the table of CPU costs.
     pub(super) costs: String,
-    /// Knobs for every column.
+    /// Knobs as `NAME=VALUE`, for every column.
     pub(super) knobs: Vec<String>,
 }
 
@@ -69,7 +69,7 @@ pub struct Column {
     /// Knobs that the column starts from.
     #[serde(default)]
     pub(super) base: Base,
-    /// CPU costs of the column, in place of the machine's: name of the table.
+    /// Name of the column's own table of CPU costs; `None` for the table of the machine.
     #[serde(default)]
     pub(super) costs: Option<String>,
     /// Knobs as `NAME=VALUE`, which override those of the case and the machine.
@@ -94,8 +94,8 @@ pub(super) enum Base {
 pub(super) struct ControlText {
     /// Name of the case in which the controls are run.
     pub(super) case: String,
-    /// The column with the better result; the inverted control expects the baseline to lose against
-    /// it.
+    /// Name of the column with the better result; the inverted control expects the baseline to lose
+    /// against this column.
     #[serde(default = "patched")]
     pub(super) patched: String,
     /// Knobs that switch the mechanism off, on top of those of the column.
@@ -112,7 +112,7 @@ pub(super) struct Placebo {
     pub(super) turn_ns: u64,
 }
 
-/// A load in some circumstances.
+/// A load, and the changes to the machine under which it runs.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Case {
@@ -135,7 +135,7 @@ pub struct Case {
     /// are applied.
     #[serde(default)]
     pub(super) drive: String,
-    /// Workload that uses the volume.
+    /// Load that uses the volume.
     pub load: Load,
 }
 
@@ -149,13 +149,14 @@ pub struct PublishedRow {
     pub case: String,
     /// Name of the case that is run for the row.
     pub of: String,
-    /// Names of further cases: the row joins all of them into one figure.
+    /// Names of further cases, which the row joins with the case `of` into one figure.
     #[serde(default)]
     pub(super) and: Vec<String>,
     /// Rule that joins the cases of a row into one figure.
     #[serde(default)]
     pub(super) joined: Joined,
-    /// Name of another case: the ratio of the row is divided by the ratio in this case.
+    /// Name of another case: the ratio of the row is divided by the ratio in this case. `None` if
+    /// it is not divided.
     #[serde(default)]
     pub against: Option<String>,
     /// Metric that is compared.
@@ -176,13 +177,15 @@ pub struct PublishedRow {
     /// Whether baseline and patched must equal the published figures to the last digit.
     #[serde(default)]
     pub exact: bool,
-    /// Name of the curve over `costs_times` that this row is a point of.
+    /// Name of the curve over `costs_times` that this row is a point of; `None` for a row of no
+    /// curve.
     #[serde(default)]
     pub curve: Option<String>,
     /// Published figures of the row.
     #[serde(default)]
     pub published: Published,
-    /// Published cell that several rows are about; it counts once.
+    /// Published cell that several rows are about, which counts once; `None` if the row counts by
+    /// itself.
     #[serde(default)]
     pub cell: Option<String>,
     /// Whether the row agrees by another mechanism than the published one, so that its agreement
@@ -192,11 +195,11 @@ pub struct PublishedRow {
     /// Reason why the row is in no count; empty for a row that is counted.
     #[serde(default)]
     pub uncounted: String,
-    /// Reason why the row has no magnitude; empty if it has one. Such a row agrees in direction at
-    /// best.
+    /// Reason why the row's magnitude does not count; empty if there is none. A row with such a
+    /// reason agrees in direction at best.
     #[serde(default)]
     pub no_magnitude: String,
-    /// Range of the gain under other assumed parameters, if it was measured.
+    /// Range of the gain under other assumed parameters; `None` if it was not measured.
     #[serde(default)]
     pub assumed: Option<Assumed>,
     #[serde(default)]
@@ -266,10 +269,10 @@ impl ClaimKind {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Published {
-    /// Figure before the patch, in the metric's unit.
+    /// Figure before the patch, in the metric's unit; `None` if it was not published.
     #[serde(default)]
     pub baseline: Option<f64>,
-    /// Figure with the patch, in the metric's unit.
+    /// Figure with the patch, in the metric's unit; `None` if it was not published.
     #[serde(default)]
     pub patched: Option<f64>,
     #[serde(default)]
@@ -277,7 +280,8 @@ pub struct Published {
 }
 
 impl Published {
-    /// Gain of patched over baseline, in percent.
+    /// Published gain of patched over baseline, in percent, or the gain that follows from both
+    /// figures; `None` if neither is known.
     #[must_use]
     pub fn gain_percent(&self) -> Option<f64> {
         let of_both = || Some((self.patched? / self.baseline? - 1.0) * 100.0);
@@ -312,7 +316,8 @@ impl PublishedRow {
         self.assumed = Some(Assumed { gain_pct: [f64::NAN; 2], over: String::new() });
     }
 
-    /// Whether the row has a published figure.
+    /// Whether the row has a published gain, or both published figures, from which the gain
+    /// follows.
     #[must_use]
     pub fn is_figure(&self) -> bool {
         self.published.gain_percent().is_some()
@@ -345,12 +350,12 @@ impl PublishedRow {
         }
     }
 
-    /// Whether the row claims a magnitude.
+    /// Whether the row claims a magnitude, and no reason is given why it does not count.
     pub(super) fn has_magnitude(&self) -> bool {
         self.kind == ClaimKind::Magnitude && self.no_magnitude.is_empty()
     }
 
-    /// The pairs of case and column that the row needs.
+    /// Pairs of a case and a column that have to be run for the row.
     pub(super) fn needs(&self) -> impl Iterator<Item = (&str, &str)> {
         let cases = [Some(self.of.as_str()), self.against.as_deref()];
         let cases = cases.into_iter().flatten().chain(self.and.iter().map(String::as_str));

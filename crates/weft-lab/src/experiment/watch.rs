@@ -27,7 +27,7 @@ pub struct Series {
     pub points: Vec<Totals>,
 }
 
-/// Totals of all processes and members.
+/// Totals of all processes and members since the start of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
     /// Bytes that the load counts as done.
@@ -36,11 +36,11 @@ pub struct Totals {
     pub read: u64,
     /// Bytes that members wrote.
     pub written: u64,
-    /// Read requests to members.
+    /// Number of read requests to members.
     pub reads: u64,
-    /// Write requests to members.
+    /// Number of write requests to members.
     pub writes: u64,
-    /// Flush requests to members.
+    /// Number of flush requests to members.
     pub flushes: u64,
     /// CPU time of the engine's thread, in ns.
     pub engine: u64,
@@ -52,11 +52,11 @@ pub struct Inside {
     /// Stripes by state, commands at the disks, and work of disks and engine, over time; `None` if
     /// the machine was not sampled.
     pub history: Option<History>,
-    /// Waits of stripes until they were read or filled.
+    /// Waiting times of stripes that were preread, and of stripes that writes filled before.
     pub waits: StripeWaits,
-    /// Requests and bytes of each member.
+    /// Numbers of requests and of sectors, member by member.
     pub members: Vec<Traffic>,
-    /// Reasons for the decisions of each member's `bfq`; empty under other schedulers.
+    /// Statistics of the decisions of `bfq`, member by member; empty under other schedulers.
     pub bfq: Vec<BfqStats>,
     /// Virtual time of the whole run.
     pub time: Span,
@@ -108,7 +108,7 @@ impl Inside {
         kept as f64 / time * 100.0
     }
 
-    /// Number of merges of queues per second.
+    /// Number of merges of `bfq` queues per second, over all members.
     fn queue_merges(&self) -> f64 {
         let merged = self.bfq.iter().map(|of| {
             of.merges_in_service + of.merges_by_position + of.merges_followed + of.merges_stable
@@ -176,8 +176,9 @@ impl Series {
         }
     }
 
-    /// Runs for a warm-up of a fifth of `time`, then for `time`, and longer if the run has not
-    /// settled.
+    /// Runs for a warm-up of a fifth of `time`, then for `time`. While the run has not settled, its
+    /// time is doubled, up to [`longest`]. `bytes` returns the progress of the load. Returns the
+    /// results after the warm-up.
     pub(super) fn watch_steady(
         &mut self,
         machine: &mut Machine,
@@ -235,12 +236,12 @@ impl Steady {
     }
 }
 
-/// Length of the warm-up of an endless run, which is not measured.
+/// Length of the warm-up of an endless run, before it is measured for `time`.
 pub(super) fn warm_up(time: Span) -> Span {
     Span(time.0 / 5)
 }
 
-/// Longest time for which an endless run may be measured.
+/// Longest time for which an endless run is measured if it has not settled after `time`.
 pub(super) fn longest(time: Span) -> Span {
     Span(time.0 * EXTENSIONS_MAX)
 }

@@ -43,8 +43,9 @@ pub enum Setting {
 }
 
 impl Setting {
-    /// The settings for a cell. md's other stripe sizes are included for levels with parity only;
-    /// weft with md's chunk size is included if weft's default chunk size differs.
+    /// Settings under which a cell is run, of the group `settings`. md's other stripe sizes are
+    /// included for levels with parity only; weft with md's chunk size is included if weft's
+    /// default chunk size differs.
     fn of_cell(cell: &Cell, settings: Settings) -> Vec<Self> {
         let has_parity = cell.volume.level.is_some_and(Level::has_parity);
         let mut all = match settings {
@@ -100,7 +101,7 @@ pub struct Line {
     pub load: String,
     /// Figures of the job, by setting.
     pub figures: Vec<(Setting, Figures)>,
-    /// Setting of weft with md's chunk size, if the cell is also compared with it.
+    /// Setting of weft with md's chunk size; `None` if the cell is not compared with it.
     equal_chunks: Option<Setting>,
 }
 
@@ -130,7 +131,7 @@ pub struct Means {
     pub equal_chunks: (f64, usize),
 }
 
-/// Settings that every cell is run under.
+/// Group of settings under which every cell is run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Settings {
     /// Defaults of weft and md.
@@ -144,7 +145,7 @@ enum Settings {
 /// Results of all cells.
 #[derive(Clone, Debug)]
 pub struct Found {
-    /// Jobs, cell by cell.
+    /// Results of the jobs, cell by cell.
     pub lines: Vec<Line>,
     bound: Bound,
     open: Vec<Open>,
@@ -164,8 +165,8 @@ pub enum Loss {
 }
 
 impl Grid {
-    /// The grid of the project, limited to cells with names that contain `words`. `few` runs only
-    /// the few loads that every array has, without md's other stripe sizes.
+    /// The grid of the project, limited to cells with names that contain `words`. `few` limits it
+    /// to the few loads that every array has, without md's other stripe sizes.
     ///
     /// # Errors
     /// The text is invalid.
@@ -294,7 +295,8 @@ impl Line {
         self.figures.iter().find(|(of, _)| *of == setting).map(|(_, figures)| *figures)
     }
 
-    /// Rate with weft's defaults as a multiple of the rate with md's.
+    /// Rate with weft's defaults as a multiple of the rate with md's; 1 if one of the rates is
+    /// missing.
     #[must_use]
     pub fn to_md(&self) -> f64 {
         ratio(self.under(Setting::Weft), self.under(Setting::Md))
@@ -308,7 +310,8 @@ impl Line {
         Some(ratio(Some(weft), self.under(Setting::Md)))
     }
 
-    /// Rate with weft's defaults as a multiple of md's best rate over all stripe sizes.
+    /// Rate with weft's defaults as a multiple of md's best rate over all stripe sizes; 1 if one of
+    /// the rates is missing.
     #[must_use]
     pub fn to_fixed(&self) -> f64 {
         let others = self.figures.iter();
@@ -359,7 +362,7 @@ impl Found {
         losses
     }
 
-    /// The entry for a job in the list of known losses, if it has one.
+    /// Entry of a job in the list of known losses; `None` if the job is not listed.
     #[must_use]
     pub fn known(&self, line: &Line) -> Option<&Open> {
         self.open.iter().find(|open| (&open.array, &open.load) == (&line.array, &line.load))
@@ -425,15 +428,15 @@ impl Found {
     }
 }
 
-/// Results of a chunk size, compared with those of the first of [`CHUNKS_KIB`] and with md.
+/// Results of a chunk size, compared with the first chunk size of [`CHUNKS_KIB`] and with md.
 #[derive(Clone, Debug)]
 pub struct OfChunk<'a> {
     /// Chunk size in KiB.
     pub kib: u64,
     /// Rate of every job as a multiple of its rate with the first chunk size, the worst first.
     pub ratios: Vec<(f64, &'a Line)>,
-    /// Geometric mean of the rates as multiples of those of untuned md, which has the first chunk
-    /// size.
+    /// Geometric mean of the rates as multiples of the rates of untuned md, which has the first
+    /// chunk size.
     pub to_md: f64,
     /// Number of jobs that lose against the first chunk size by more than the bound.
     pub lose_to_first: usize,
@@ -442,8 +445,8 @@ pub struct OfChunk<'a> {
 }
 
 impl OfChunk<'_> {
-    /// Geometric mean of the rates as multiples of those with the first chunk size, over all jobs
-    /// or those of one array.
+    /// Geometric mean of the rates as multiples of the rates with the first chunk size, over the
+    /// jobs of one array, or over all jobs for `None`.
     #[must_use]
     pub fn to_first(&self, array: Option<&str>) -> f64 {
         let of = self.ratios.iter().filter(|(_, line)| array.is_none_or(|it| it == line.array));

@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use thiserror::Error;
 
-/// Reason why the text is invalid.
+/// Reason why the text of the grid is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("experiments/grid.toml: {0}")]
 pub struct GridError(pub(super) String);
@@ -37,7 +37,7 @@ pub struct Change {
     pub mean_to_fixed: f64,
     /// Description of the change.
     pub what: String,
-    /// Result of the grid at that time.
+    /// Result of the grid after the change, in words.
     pub found: String,
 }
 
@@ -58,7 +58,7 @@ pub struct Open {
     pub why: String,
 }
 
-/// Limits in milliseconds, one for each kind of device.
+/// Durations in milliseconds: one for arrays of SSDs, and one for arrays of hard disks.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ByDevice {
@@ -76,9 +76,10 @@ pub struct Bound {
     pub p99: f64,
     /// Longest wait of a request in milliseconds.
     pub wait_ms: u64,
-    /// Least geometric mean of rates over md's.
+    /// Least geometric mean, over all lines, of the rate as a multiple of md's.
     pub mean_to_md: f64,
-    /// Least geometric mean of rates over those of md's best stripe size.
+    /// Least geometric mean, over all lines, of the rate as a multiple of the rate with md's best
+    /// stripe size.
     pub mean_to_fixed: f64,
     /// Goal for `mean_to_md`.
     pub goal_mean_to_md: f64,
@@ -98,20 +99,21 @@ pub struct Array {
     pub members: usize,
     /// Model of the drive of each member.
     pub device: String,
-    /// Chunk size in KiB; without it, weft and md each use their default.
+    /// Chunk size in KiB; with `None`, weft and md each use their default.
     pub chunk_kib: Option<u64>,
     /// Whether every load is run on the array, not only those that are run on all arrays.
     #[serde(default)]
     pub all_loads: bool,
-    /// Faults, in the syntax of `weft sim --faults`.
+    /// Faults, in the syntax of `weft sim --faults`; `None` for an array without faults.
     pub faults: Option<String>,
     /// Resync, recovery, check or repair that runs beside the load, by its name in md's
-    /// `sync_action`.
+    /// `sync_action`; `None` if none runs.
     pub sync: Option<String>,
 }
 
 impl Array {
-    /// Whether two arrays differ in chunk size and name only.
+    /// Whether two arrays have the same level, number of members, drives and faults, so that a
+    /// comparison of chunk sizes needs only one of them.
     pub(super) fn is_like(&self, other: &Self) -> bool {
         let Self { level, members, device, faults, .. } = self;
         (level, members, device, faults)

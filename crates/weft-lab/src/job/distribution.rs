@@ -30,7 +30,8 @@ enum Kind {
     },
     Uniform,
     Zipf(Zipf),
-    /// Cumulative share of requests up to each zone, and the first and last block of the zone.
+    /// For each zone: cumulative percentage of the requests up to its end, its first block, and the
+    /// block after its last.
     Zoned(Vec<(u64, u64, u64)>),
 }
 
@@ -128,7 +129,7 @@ struct Zipf {
     /// upper end.
     low: f64,
     high: f64,
-    /// Distance above a rank within which a draw is accepted without a test.
+    /// Largest distance below its rank at which a draw is accepted without a test.
     shortcut: f64,
 }
 

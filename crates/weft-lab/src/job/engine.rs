@@ -16,7 +16,7 @@ pub enum Engine {
     Synchronous,
 }
 
-/// An engine with its meaning.
+/// Engine of fio, with its meaning on a simulated volume.
 #[derive(Debug)]
 pub struct EngineRow {
     /// Name of the engine in fio.
@@ -100,8 +100,8 @@ pub const ENGINES_REFUSED: &[(&str, &[&str])] = &[
     ("an engine that fio loads: what it does is not known", &["external"]),
 ];
 
-/// Finds the row of an engine. The error is the reason why the engine means nothing here, or `None`
-/// for an engine that fio does not have.
+/// Finds the row of an engine of fio. The error is the reason why the engine has no meaning on a
+/// simulated volume, or `None` for an engine that fio does not have.
 pub(super) fn find(name: &str) -> Result<&'static EngineRow, Option<&'static str>> {
     // `external:PATH` names a library.
     let name = name.split_once(':').map_or(name, |(name, _)| name);

@@ -88,7 +88,8 @@ pub enum JobError {
 }
 
 impl JobError {
-    /// Position and name of the option that is at fault, in a job file.
+    /// Position and name of the option that is at fault in a job file; `None` for an error that is
+    /// not about an option there.
     pub(super) fn option(&self) -> Option<(&OptionPosition, &str)> {
         match self {
             Self::Option { at, option }
@@ -120,7 +121,7 @@ impl std::fmt::Display for OptionPosition {
     }
 }
 
-/// End of a message about an option without a suggestion.
+/// End of a message about an unknown option if no known name is similar.
 const HELP: &str = "; weft sim --help lists those";
 
 /// Suggestion of the option that may have been meant, as the end of a message; `otherwise` if no
@@ -130,7 +131,7 @@ fn suggestion(option: &str, otherwise: &str) -> String {
         .map_or_else(|| otherwise.to_owned(), |name| format!("; did you mean {name}?"))
 }
 
-/// Message with a line for each error, up to a limit.
+/// Message with a line for each error, up to [`LISTED_MAX`] errors.
 fn list(errors: &[JobError]) -> String {
     let mut text = format!("{} errors:", errors.len());
     for error in errors.iter().take(LISTED_MAX) {

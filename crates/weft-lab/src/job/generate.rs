@@ -31,7 +31,7 @@ pub enum Io {
     Transfer {
         /// Direction of the transfer.
         direction: Direction,
-        /// First byte on the volume.
+        /// Offset of the first byte on the volume.
         offset: Bytes,
         /// Length in bytes.
         length: Bytes,
@@ -88,7 +88,8 @@ struct Region {
 }
 
 impl Region {
-    /// The region of a clone (0-based) on a volume of `volume` bytes.
+    /// The region of a clone (0-based) on a volume of `volume` bytes. Fails if the job has several
+    /// files, or if the region is empty or does not fit the volume.
     fn of(job: &Job, clone: u32, volume: Bytes) -> Result<Self, JobError> {
         let target = &job.target;
         if target.filenames.len() > 1 || target.file_count > 1 {
@@ -210,7 +211,7 @@ impl Generator {
         }
     }
 
-    /// Draws the size of the next request of this direction.
+    /// Draws the size in bytes of the next request of this direction.
     fn size(&mut self, direction: Direction) -> u64 {
         match &self.blocks[direction as usize] {
             Blocks::Range { low, high } => {
@@ -273,8 +274,9 @@ impl Generator {
         placed
     }
 
-    /// Returns the transfer that begins at `offset`, with a length of `wanted` bytes or up to the
-    /// end of the region. `at` is the index of its direction.
+    /// Returns offset and length of the transfer that begins at `offset`. The length is `wanted`
+    /// bytes or, if these exceed the region, the whole blocks up to its end. `at` is the index of
+    /// the direction.
     fn follow(&mut self, at: usize, offset: u64, wanted: u64) -> Option<(u64, u64)> {
         let room = self.length - offset;
         let length = if wanted <= room { wanted } else { room - room % self.grain.min(room) };
@@ -285,7 +287,8 @@ impl Generator {
         Some((offset, length))
     }
 
-    /// Draws a random offset at which `wanted` bytes fit, without the map of used blocks.
+    /// Draws a random offset in the region at which `wanted` bytes fit, without the map of used
+    /// blocks. `at` is the index of the direction.
     fn unmapped(&mut self, at: usize, wanted: u64) -> u64 {
         let align = self.align[at].max(1);
         let last = (self.length - wanted) / align;
@@ -355,7 +358,8 @@ struct Map {
     taken: u64,
     /// Bitmap of blocks, in groups of 64 words; `None` for a group that the pass has not used yet.
     blocks: Vec<Option<Box<[u64; 64]>>>,
-    /// The two levels above the bitmap of blocks.
+    /// The two levels above the bitmap of blocks, in words: a bit says that a word of the level
+    /// below is full.
     full: [Vec<u64>; 2],
 }
 
@@ -410,7 +414,8 @@ impl Map {
     }
 
     /// Picks a free block at random, and marks it and the free blocks after it as used, up to
-    /// `wanted` blocks in all. Returns the first block and their number.
+    /// `wanted` blocks in all. If no block is free, all become free first. Returns the first block
+    /// and the number of blocks.
     fn take(&mut self, rng: &mut Rng, wanted: u64) -> (u64, u64) {
         if self.taken == self.count {
             *self = Self::new(self.count);
@@ -425,7 +430,7 @@ impl Map {
         (block, count)
     }
 
-    /// The first free block at or after `from`.
+    /// The first free block at or after `from`; `None` if there is none.
     fn free_from(&self, from: u64) -> Option<u64> {
         let mut at = from;
         let mut level = 0;

@@ -41,7 +41,7 @@ pub struct Job {
     pub group_reporting: bool,
     /// Number of clones that run at the same time (`numjobs`).
     pub clone_count: u32,
-    /// Number of repetitions of the job.
+    /// Number of times that the job's bytes are transferred (`loops`).
     pub loops: u64,
     /// Delay before the job starts.
     pub start_delay: Span,
@@ -70,20 +70,23 @@ pub struct Job {
 /// Region that a job works on.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Target {
-    /// `filename`, split at colons.
+    /// Names of the job's files: `filename`, split at colons.
     pub filenames: Vec<String>,
     /// Number of files (`nrfiles`).
     pub file_count: u32,
-    /// Size of the region, which is also the number of bytes of a pass.
+    /// Size of the region, which is also the number of bytes of a pass; `None` for all bytes from
+    /// `offset` to the end of the volume.
     pub size: Option<Size>,
-    /// Number of bytes to transfer, in place of `size`.
+    /// Number of bytes to transfer, in place of `size`; `None` for `size`.
     pub io_size: Option<Size>,
-    /// First byte of the region.
+    /// First byte of the region of the first clone; `None` for byte 0.
     pub offset: Option<Size>,
-    /// Offset added for each further clone (`offset_increment`).
+    /// Offset added for each further clone (`offset_increment`); `None` if all clones have the same
+    /// region.
     pub offset_increment: Option<Size>,
-    /// Size of the file (`filesize`), which begins at byte 0 of the volume. If set, the region ends
-    /// at the end of the file, and `size` is only the number of bytes of a pass.
+    /// Size of the file (`filesize`), which begins at byte 0 of the volume. With a size, the region
+    /// ends at the end of the file, and `size` is only the number of bytes of a pass; `None` for no
+    /// such end.
     pub file_size: Option<Bytes>,
 }
 
@@ -108,10 +111,10 @@ pub struct Pattern {
     /// `rw=…:n`. Random: number of requests from one random offset to the next. Sequential: number
     /// of bytes skipped between requests, backwards if negative. 0 disables both.
     pub step: i64,
-    /// Block sizes of each direction.
+    /// Sizes of requests, by [`Direction`].
     pub blocks: [Blocks; 3],
-    /// Alignment of random offsets; by default the smallest block of each direction. With an
-    /// alignment, blocks may repeat.
+    /// Alignment of random offsets, by [`Direction`]; `None` for the smallest block of each
+    /// direction. With an alignment, blocks may repeat.
     pub block_align: Option<[Bytes; 3]>,
     /// Percentage of reads among reads and writes.
     pub read_percent: u8,
@@ -119,7 +122,7 @@ pub struct Pattern {
     pub distribution: Distribution,
     /// Whether each block is used once per pass.
     pub random_map: bool,
-    /// Seed of the random sequence (`randseed`); `None` for the default.
+    /// Seed of the random sequence (`randseed`); `None` for the seed of the run.
     pub seed: Option<u64>,
     /// Percentage of random requests in a random job.
     pub random_percent: u8,
@@ -128,7 +131,7 @@ pub struct Pattern {
 /// Sizes of requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Blocks {
-    /// Multiples of the smallest, all equally likely.
+    /// Multiples of the smallest size up to the largest, all equally likely.
     Range {
         /// Smallest size.
         low: Bytes,
@@ -193,7 +196,7 @@ pub struct Submission {
     pub batch: u32,
     /// Fewest completions that are waited for at once (`iodepth_batch_complete_min`).
     pub complete_min: u32,
-    /// Largest number of completions reaped at once.
+    /// Largest number of completions reaped at once (`iodepth_batch_complete_max`).
     pub complete_max: u32,
     /// Queue depth to which a full queue drains before more requests are submitted.
     pub depth_low: u32,
@@ -238,15 +241,15 @@ pub struct Pace {
     pub think_time_spin: Span,
     /// Number of requests from one pause to the next.
     pub think_blocks: u64,
-    /// Largest number of bytes in a second, by direction.
+    /// Largest number of bytes in a second, by [`Direction`]; `None` for no limit.
     pub rate: [Option<Bytes>; 3],
-    /// Largest number of requests in a second, by direction.
+    /// Largest number of requests in a second, by [`Direction`]; `None` for no limit.
     pub rate_iops: [Option<u64>; 3],
     /// Whether rated requests arrive at random times, not evenly.
     pub poisson: bool,
     /// Time at the start of the job that is not measured.
     pub ramp_time: Span,
-    /// Time limit of the job.
+    /// Time limit of the job; `None` for no limit.
     pub runtime: Option<Span>,
     /// Whether the job runs for all of its runtime.
     pub time_based: bool,
@@ -255,9 +258,9 @@ pub struct Pace {
 /// Priority under which a job issues requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Class {
-    /// Priority level, 0 (highest) to 7.
+    /// Priority level, 0 (highest) to 7; `None` if the job sets no level.
     pub prio: Option<u8>,
-    /// Priority class: 0 none, 1 real time, 2 best effort, 3 idle.
+    /// Priority class: 0 none, 1 real time, 2 best effort, 3 idle; `None` if the job sets no class.
     pub prio_class: Option<u8>,
 }
 
@@ -272,7 +275,7 @@ pub struct Report {
     pub clat_percentiles: bool,
 }
 
-/// The percentiles that fio reports by default.
+/// The percentiles that fio reports by default, in percent.
 pub const PERCENTILES: [f64; 17] = [
     1.0, 5.0, 10.0, 20.0, 30.0, 40.0, 50.0, 60.0, 70.0, 80.0, 90.0, 95.0, 99.0, 99.5, 99.9, 99.95,
     99.99,

@@ -11,7 +11,7 @@ use super::option_table::{
 use super::parse::{ParseOptions, nothing_said};
 use super::{Distribution, Job};
 
-/// Alternative names of options in fio.
+/// Alternative names of options in fio, each with the option's canonical name.
 const ALIASES: &[(&str, &str)] = &[
     ("ba", "blockalign"),
     ("blocksize", "bs"),
@@ -106,7 +106,7 @@ fn shortened(text: &str) -> String {
     text.chars().take(40).collect()
 }
 
-/// Options as written, in order.
+/// Options of a section as written, in order.
 #[derive(Clone, Default)]
 pub(super) struct Settings {
     said: Vec<Said>,
@@ -114,9 +114,9 @@ pub(super) struct Settings {
 
 #[derive(Clone)]
 struct Said {
-    /// The canonical name: that of the option's row, never an alias.
+    /// Canonical name of the option, never an alias.
     name: String,
-    /// The name as written.
+    /// Name of the option as written, which may be an alias.
     written: String,
     value: Option<String>,
     file: String,
@@ -133,7 +133,9 @@ impl Settings {
         Self { said: said.map(|said| Said { own: false, ..said }).collect() }
     }
 
-    /// Stores an option; its value is parsed when the section ends.
+    /// Stores an option; its value is parsed when the section ends. Fails if the option is unknown
+    /// or refused, lacks a value, or has a variable that is not set. A refused option with a value
+    /// that turns it off is ignored.
     pub(super) fn set(
         &mut self,
         option: &str,
@@ -177,7 +179,7 @@ impl Settings {
         Ok(())
     }
 
-    /// The job that these options describe. Errors are added to `errors`.
+    /// The job that these options describe. Errors are added to `errors`; `None` if there are any.
     pub(super) fn job(&self, name: &str, at: Where<'_>, errors: &mut Vec<JobError>) -> Option<Job> {
         let mut job = nothing_said(name);
         let mut later = Later::default();
@@ -207,7 +209,8 @@ impl Settings {
     }
 }
 
-/// Checks options of a job against each other.
+/// Checks options of a job against each other. The error is about the first option that does not
+/// fit.
 fn consistent(job: &Job, at: Where<'_>) -> Result<(), JobError> {
     let submission = &job.submission;
     for (option, found) in [

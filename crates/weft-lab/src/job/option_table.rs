@@ -17,7 +17,7 @@ use weft_units::{Bytes, Span};
 pub struct JobOption {
     /// Name of the option in fio.
     pub name: &'static str,
-    /// Meaning, in a few words.
+    /// Meaning of the option, in a few words.
     pub doc: &'static str,
     /// Whether the option may be given without a value.
     pub is_switch: bool,
@@ -43,7 +43,7 @@ impl From<&'static str> for Unfit {
 pub(super) struct Setting<'a> {
     pub(super) job: &'a mut Job,
     pub(super) later: &'a mut Later,
-    /// The value; `1` for a switch without one.
+    /// Value of the option, as written; `1` for a switch without a value.
     pub(super) text: &'a str,
 }
 
@@ -56,13 +56,15 @@ impl Setting<'_> {
         bytes(part, self.base()).filter(|bytes| *bytes > 0)
     }
 
-    /// Parses a number of bytes, or a share of the volume above 0.
+    /// Parses a number of bytes, or a percentage of the volume above 0. The error describes valid
+    /// values.
     fn size(&self) -> Result<Size, &'static str> {
         let size = size(self.text, self.base()).filter(|size| *size != Size::Percent(0));
         size.ok_or(SIZE_OR_PERCENT)
     }
 
-    /// Parses an offset on the volume, or a distance.
+    /// Parses an offset on the volume, or a distance between offsets. The error describes valid
+    /// values.
     fn offset(&self) -> Result<Size, &'static str> {
         size(self.text, self.base()).ok_or(SIZE_OR_PERCENT)
     }
@@ -122,7 +124,7 @@ macro_rules! row {
 }
 
 /// Options in alphabetical order, one per row: name, meaning, and the function that applies a value
-/// to the job. Its error describes the expected value.
+/// to the job. The error of this function describes the expected value.
 pub const OPTIONS: &[JobOption] = &[
     option!("blockalign", "Alignment of random offsets, by direction", |it| {
         let one = |part: &str| it.bytes_above_0(part).map(Bytes);
@@ -310,12 +312,12 @@ pub const OPTIONS: &[JobOption] = &[
     }),
 ];
 
-/// Options of fio with a common reason, by name and in alphabetical order.
+/// Options of fio that are left out or refused for a common reason.
 #[derive(Debug)]
 pub struct Others {
     /// The reason, as the end of a sentence that begins with the options.
     pub reason: &'static str,
-    /// Names of the options.
+    /// Names of the options, in alphabetical order.
     pub names: &'static [&'static str],
 }
 
@@ -657,7 +659,8 @@ pub const REFUSED: &[Others] = &[
 /// Values with which an option that is refused is turned off, or has its default.
 pub(super) const OFF: &[&str] = &["0", "complete", "false", "none", "sequential"];
 
-/// Finds the reason of an option in one of the two lists.
+/// Reason why an option is in `list` ([`LEFT_OUT`] or [`REFUSED`]); `None` if the list does not
+/// have the option.
 pub(super) fn reason_in(list: &'static [Others], name: &str) -> Option<&'static str> {
     list.iter().find(|others| others.names.contains(&name)).map(|others| others.reason)
 }
@@ -680,13 +683,14 @@ pub const OPTION_NAMES: &[&str] = &{
     names
 };
 
-/// Finds the row of an option.
+/// Finds the row of an option by its canonical name; `None` if weft does not read such an option.
 pub(super) fn row_of(name: &str) -> Option<&'static JobOption> {
     let index = OPTIONS.binary_search_by_key(&name, |row| row.name).ok()?;
     OPTIONS.get(index)
 }
 
-/// Parses a direction: `randwrite`, `rw:8`, `read:-8k`, …
+/// Parses a value of `rw`, such as `randwrite`, `rw:8` or `read:-8k`, and sets directions,
+/// randomness and step of `pattern`.
 fn direction(text: &str, base: u64, pattern: &mut super::Pattern) -> Result<(), Unfit> {
     const EXPECTED: &str = "read, write, trim, randread, randwrite, rw or randrw, then perhaps \
         :NUMBER, which may be negative if offsets are sequential";
@@ -715,7 +719,8 @@ fn direction(text: &str, base: u64, pattern: &mut super::Pattern) -> Result<(), 
     Ok(())
 }
 
-/// Parses a distribution: `zipf:1.2`, `zoned:50/10:50/90`, …
+/// Parses a distribution such as `zipf:1.2` or `zoned:50/10:50/90`. The error describes valid
+/// values.
 fn distribution(text: &str) -> Result<Distribution, &'static str> {
     let (word, rest) = text.split_once(':').unwrap_or((text, ""));
     let number = || rest.parse::<f64>().ok().filter(|number| number.is_finite());

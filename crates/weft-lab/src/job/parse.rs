@@ -18,7 +18,8 @@ const INCLUDE_DEPTH_MAX: u32 = 16;
 pub struct ParseOptions<'a> {
     /// Returns the value of a variable `${NAME}` by its name; `None` if it is not set.
     pub environment: &'a dyn Fn(&str) -> Option<String>,
-    /// Reads an included file, by its name as written and the file that includes it.
+    /// Returns the text of an included file, or an error message. The arguments are the file's name
+    /// as written, and the name of the file that includes it.
     pub include: &'a dyn Fn(&str, &str) -> Result<String, String>,
     /// Names of the `weft_` options that the runner understands.
     pub extensions: &'a [&'a str],
@@ -63,7 +64,7 @@ pub fn parse(path: &Path, extensions: &[&str]) -> Result<Vec<Job>, JobError> {
 /// ```
 ///
 /// # Errors
-/// The text contains an option or a value that weft does not understand.
+/// The text contains no job, or an option or a value that weft does not understand.
 pub fn parse_text(
     file: &str,
     text: &str,
@@ -106,7 +107,8 @@ pub fn parse_text(
     Ok(jobs)
 }
 
-/// Reads the text of a file, up to the size limit.
+/// Reads the text of the file at `path`, which is called `file` in errors. Fails for a file above
+/// [`FILE_BYTES_MAX`] or with bytes that are not UTF-8.
 fn text_of(path: &Path, file: &str) -> Result<String, JobError> {
     let failed =
         |error: std::io::Error| JobError::File { file: file.to_owned(), error: error.to_string() };
@@ -129,7 +131,7 @@ fn text_of(path: &Path, file: &str) -> Result<String, JobError> {
     })
 }
 
-/// Size limit of a job file: far above real job files, and small in memory.
+/// Size limit of a job file, in bytes: far above real job files, and small in memory.
 const FILE_BYTES_MAX: u64 = 16 << 20;
 
 struct Reader<'a> {

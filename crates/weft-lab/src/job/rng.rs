@@ -38,7 +38,7 @@ impl Rng {
         (self.next() >> 11) as f64 * (1.0 / (1u64 << 53) as f64)
     }
 
-    /// Returns true with a probability of `percent`.
+    /// Returns true with a probability of `percent` %.
     pub(super) fn percent(&mut self, percent: u8) -> bool {
         self.below(100) < u64::from(percent)
     }

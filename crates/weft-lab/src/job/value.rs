@@ -25,7 +25,8 @@ impl Size {
     }
 }
 
-/// Splits a text into its leading number and the rest.
+/// Splits a text into its leading number and the rest; all digits after `0x` are a hexadecimal
+/// number. `None` if the text does not begin with a number of 64 bits.
 fn digits(text: &str) -> Option<(u64, &str)> {
     if let Some(hex) = text.strip_prefix("0x") {
         return Some((u64::from_str_radix(hex, 16).ok()?, ""));
@@ -34,8 +35,9 @@ fn digits(text: &str) -> Option<(u64, &str)> {
     Some((text[..end].parse().ok()?, &text[end..]))
 }
 
-/// Parses a number with a suffix. With a base of 1024, `k` is 1024 and `kib` is 1000, as in fio
-/// 3.33; with a base of 1000 the two are swapped.
+/// Parses a number of bytes with a suffix. With a base of 1024, `k` is 1024 and `kib` is 1000, as
+/// in fio 3.33; with a base of 1000 the two are swapped. `None` for any other text, and if the
+/// number exceeds 64 bits.
 pub(super) fn bytes(text: &str, kb_base: u64) -> Option<u64> {
     let (number, suffix) = digits(text)?;
     let suffix = suffix.to_ascii_lowercase();
@@ -59,7 +61,8 @@ pub(super) fn bytes(text: &str, kb_base: u64) -> Option<u64> {
     number.checked_mul(base.checked_pow(power)?)
 }
 
-/// Parses a length of time; without a suffix, the number is in units of `unit`.
+/// Parses a length of time; without a suffix, the number is in units of `unit`. `None` for any
+/// other text.
 pub(super) fn span(text: &str, unit: Span) -> Option<Span> {
     let (number, suffix) = digits(text)?;
     let nanoseconds = match suffix.to_ascii_lowercase().as_str() {
@@ -75,7 +78,7 @@ pub(super) fn span(text: &str, unit: Span) -> Option<Span> {
     Some(Span(number.checked_mul(nanoseconds)?))
 }
 
-/// Parses a size or a percentage.
+/// Parses a size or a percentage of at most 100; `None` for any other text.
 pub(super) fn size(text: &str, kb_base: u64) -> Option<Size> {
     if let Some(percent) = text.strip_suffix('%') {
         let percent: u8 = percent.parse().ok()?;
@@ -84,8 +87,9 @@ pub(super) fn size(text: &str, kb_base: u64) -> Option<Size> {
     Some(Size::Bytes(Bytes(bytes(text, kb_base)?)))
 }
 
-/// Parses a list with a value for each direction. The second value also applies to trim unless
-/// there is a third; an empty value leaves that of `before`.
+/// Parses a list with a value for each direction, separated by commas. The last value also applies
+/// to the directions after it; an empty value leaves that of `before`. `None` if the list has no
+/// value or more than three, or if `one` returns `None` for a value.
 pub(super) fn by_direction<T: Clone>(
     text: &str,
     before: [T; 3],
@@ -106,14 +110,15 @@ pub(super) fn by_direction<T: Clone>(
     Some(values)
 }
 
-/// Parses a range `a-b`.
+/// Parses a range `a-b` of sizes above 0; `None` for any other text.
 pub(super) fn range(text: &str, kb_base: u64) -> Option<(Bytes, Bytes)> {
     let (low, high) = text.split_once('-')?;
     let (low, high) = (bytes(low.trim(), kb_base)?, bytes(high.trim(), kb_base)?);
     (0 < low && low <= high).then_some((Bytes(low), Bytes(high)))
 }
 
-/// Parses `size/percent:size/percent:…`; sizes without a percentage share the remainder.
+/// Parses `size/percent:size/percent:…`; sizes without a percentage share the remainder. `None` for
+/// any other text, and if the percentages cannot add up to 100.
 pub(super) fn split(text: &str, kb_base: u64) -> Option<Vec<(Bytes, u32)>> {
     let mut sizes = Vec::new();
     for part in text.split(':') {

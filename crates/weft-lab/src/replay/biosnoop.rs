@@ -17,8 +17,8 @@ use super::{Assume, Context, Event, Flags, Op, ReadOptions, Record, ReplayError,
 use std::collections::VecDeque;
 use weft_units::{Bytes, Span, Time};
 
-/// Time of the first completion, so that requests issued before it have times: an hour, far above
-/// the 30 s after which Linux gives up a request.
+/// Time in nanoseconds that is added to all completions, so that requests issued before the first
+/// of them have times above 0: an hour, far above the 30 s after which Linux gives up a request.
 const START_NS: u64 = 3_600_000_000_000;
 
 /// Time for which a request waits for others that were issued earlier and completed later; only
@@ -49,7 +49,7 @@ impl Biosnoop {
         Self { event, assume, pattern: false, queued: false }
     }
 
-    /// Whether the line is a header; the optional columns are then those that it names.
+    /// Whether the line is a header. From a header, also takes which of the optional columns exist.
     fn header(&mut self, line: &str) -> bool {
         let names: Vec<&str> = line.split_ascii_whitespace().collect();
         (self.pattern, self.queued) = match names.strip_prefix(&COLUMNS) {
@@ -138,7 +138,8 @@ impl LineFormat for Biosnoop {
     }
 }
 
-/// Requests by the time of their event, from a source that has them in the order of completion.
+/// Requests in the order of their chosen event, read from a source that has them in the order of
+/// completion.
 pub(crate) struct ByIssue<S> {
     source: S,
     waiting: VecDeque<Record>,
@@ -151,7 +152,8 @@ impl<S: Source> ByIssue<S> {
         Self { source, waiting: VecDeque::new(), completed: Time(0), ended: false }
     }
 
-    /// Whether a request that completes later can be older than all that wait.
+    /// Whether the source has to be read further, because its next request may be older than all
+    /// requests that wait.
     fn is_open(&self) -> bool {
         let within = |oldest: &Record| self.completed.since(oldest.time) < WINDOW;
         !self.ended

@@ -113,7 +113,7 @@ fn process(fields: &mut Fields<'_>) -> Result<(), Fault> {
     }
 }
 
-/// Parses `major,minor`.
+/// Checks that a field is `major,minor`, and returns its text.
 fn device_name<'a>(field: &Field<'a>) -> Result<&'a str, Fault> {
     let fault = || field.fault("major,minor");
     let (major, minor) = field.text.split_once(',').ok_or_else(fault)?;

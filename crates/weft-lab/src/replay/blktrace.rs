@@ -78,7 +78,7 @@ impl Order {
         }
     }
 
-    /// Reads an integer of `width` bytes at `at`.
+    /// Reads an integer of `width` bytes at byte `at` of a record.
     fn number(self, bytes: &[u8; RECORD_BYTES], at: usize, width: usize) -> u64 {
         let bytes = &bytes[at..at + width];
         let push = |value: u64, byte: &u8| value << 8 | u64::from(*byte);
@@ -115,7 +115,8 @@ impl Blktrace {
         }
     }
 
-    /// Fills `buffer`. Returns `false` at the end of the file, before the first byte.
+    /// Fills `buffer`. Returns `false` at the end of the file, before the first byte. Fails if the
+    /// file ends within the buffer.
     fn read(&mut self, buffer: &mut [u8], field: &'static str) -> Result<bool, ReplayError> {
         let mut filled = 0;
         while filled < buffer.len() {
@@ -134,7 +135,8 @@ impl Blktrace {
         Ok(true)
     }
 
-    /// Byte order of this record, which must be that of the first record.
+    /// Byte order of the record with this magic number. Fails if it is not the byte order of the
+    /// first record, or if the version is not 7.
     fn order(&mut self, magic: [u8; 4]) -> Result<Order, ReplayError> {
         let shown = format!("{:02x} {:02x} {:02x} {:02x}", magic[0], magic[1], magic[2], magic[3]);
         let Some(order) = Order::of(magic) else {

@@ -9,7 +9,7 @@ use std::io::{self, BufRead, BufReader, Read};
 pub(crate) const AHEAD_BYTES: usize = 128 << 10;
 
 /// Reader of the contents of a file, decompressed if the file begins with the magic number of gzip
-/// or zstd.
+/// or zstd. Fails if the first bytes cannot be read.
 ///
 /// Source   RFC 1952 §2.3.1 (0x1f 0x8b); RFC 8878 §3.1.1 and §3.1.2 (magic numbers, skippable
 ///          frames)
@@ -34,8 +34,8 @@ pub(crate) fn unpacked(file: &str, reader: Box<dyn Read>) -> Result<Box<dyn BufR
 /// buffers of the inner reader.
 struct Filled<R> {
     from: R,
-    /// Error that followed bytes already returned. The next call returns it, because some readers
-    /// report an error only once.
+    /// Error that followed bytes already returned; `None` if there is none. The next call returns
+    /// it, because some readers report an error only once.
     error: Option<io::Error>,
 }
 
@@ -67,7 +67,7 @@ impl<R: Read> Read for Filled<R> {
     }
 }
 
-/// Decoder for all frames of a zstd file: ruzstd's decoder stops after the first.
+/// Decoder for all frames of a zstd file: ruzstd's decoder stops after the first frame.
 struct Frames<R: BufRead> {
     state: State<R>,
 }

@@ -31,9 +31,9 @@ pub enum Format {
     Blktrace,
     /// FIU traces (IODedup).
     Fiu,
-    /// fio's log, version 2.
+    /// fio's log of requests (iolog), version 2.
     Iolog2,
-    /// fio's log, version 3.
+    /// fio's log of requests (iolog), version 3.
     Iolog3,
     /// MSR Cambridge traces.
     Msr,
@@ -135,7 +135,8 @@ impl LineFormat for Box<dyn LineFormat> {
     }
 }
 
-/// Detects the format of a file from its first bytes.
+/// Detects the format of a file from its first bytes. Fails if no format, or more than one, accepts
+/// the first line.
 pub(crate) fn format(file: &str, begin: &[u8]) -> Result<Format, ReplayError> {
     if blktrace::recognises(begin) {
         return Ok(Format::Blktrace);

@@ -51,7 +51,7 @@ pub enum ReplayError {
     Format {
         /// Trace file of unknown format.
         file: String,
-        /// First line of the file.
+        /// First line of the file, shortened, or a description of the file.
         found: String,
         /// Names of all formats.
         expected: String,
@@ -84,7 +84,8 @@ pub enum ReplayError {
 }
 
 impl ReplayError {
-    /// Adds the name of the file to an error of the operating system.
+    /// Function that turns an error of the operating system into [`Self::Io`] with the name of the
+    /// file.
     pub(crate) fn io(file: &str) -> impl FnOnce(io::Error) -> Self + '_ {
         move |error| Self::Io { file: file.to_owned(), error }
     }

@@ -42,7 +42,7 @@ impl Version {
     }
 }
 
-/// Waits below this many microseconds are discarded.
+/// Shortest wait that counts, in microseconds; shorter waits are discarded.
 const WAIT_US_MIN: u64 = 100;
 
 /// Action that a line records, named as in fio.
@@ -369,7 +369,8 @@ impl<W: Write> Writer<W> {
         }
     }
 
-    /// Closes all files, with the number of requests written of each, and flushes.
+    /// Closes all files, with the number of requests written of each, and flushes. Returns the
+    /// underlying writer.
     ///
     /// # Errors
     /// I/O errors of the underlying writer.

@@ -70,7 +70,7 @@ impl<F: LineFormat> Lines<F> {
     }
 
     /// Reads one line into the buffer, without its line end. Returns `false` at the end of the
-    /// file.
+    /// file. Fails for a line above [`LINE_BYTES_MAX`].
     fn read_line(&mut self) -> Result<bool, ReplayError> {
         self.buffer.clear();
         let limit = LINE_BYTES_MAX as u64 + 2;
@@ -160,7 +160,7 @@ impl<'a> Fields<'a> {
         Self { line, at: 0, separator }
     }
 
-    /// The next field, which is required.
+    /// The next field, called `name` in errors. Fails at the end of the line.
     pub(crate) fn next(&mut self, name: &'static str) -> Result<Field<'a>, Fault> {
         let column = self.at.min(self.line.len()) + 1;
         self.try_next(name).ok_or_else(|| Fault {
@@ -171,7 +171,7 @@ impl<'a> Fields<'a> {
         })
     }
 
-    /// The next field, if there is one.
+    /// The next field, called `name` in errors; `None` at the end of the line.
     pub(crate) fn try_next(&mut self, name: &'static str) -> Option<Field<'a>> {
         match self.separator {
             Separator::Comma => {
@@ -221,7 +221,7 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// One field of a line.
+/// One field of a line, with its column (in bytes, 1-based) and its name in errors.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Field<'a> {
     pub(crate) text: &'a str,
@@ -303,7 +303,8 @@ impl<'a> Field<'a> {
         Ok(Span(self.seconds()?))
     }
 
-    /// Parses the name of a device or host: any text without white space.
+    /// Parses the name of a device or host: 1 to 256 bytes without white space or control
+    /// characters.
     pub(crate) fn name(&self) -> Result<&'a str, Fault> {
         let bad = self.text.is_empty()
             || self.text.len() > 256
@@ -320,7 +321,8 @@ impl<'a> Field<'a> {
         })
     }
 
-    /// Finds the index of the device with this name, and adds the device if it is new.
+    /// Finds the index of the device with this name, and adds the device if it is new. Fails if the
+    /// trace has too many devices.
     pub(crate) fn device(
         &self,
         name: &str,
@@ -346,8 +348,8 @@ pub(crate) fn request_max(op: Op) -> (Bytes, &'static str) {
     }
 }
 
-/// Checks the range of a request: at most [`request_max`] long, ending below 2^63. A failed check
-/// gives a [`Fault`] for the field `blame`.
+/// Checks the range of a request, at most [`request_max`] long and ending below 2^63, and returns
+/// it. A failed check gives a [`Fault`] for the field `blame`.
 pub(crate) fn range(
     op: Op,
     offset: Bytes,
@@ -366,7 +368,7 @@ pub(crate) fn range(
     }
 }
 
-/// Text for an error message: quoted, without control characters, of limited length.
+/// Text for an error message: quoted, with control characters escaped, shortened to 40 characters.
 pub(crate) fn shortened(text: &str) -> String {
     format!("{:?}", crate::text::shortened(text, 40))
 }

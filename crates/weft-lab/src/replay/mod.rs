@@ -55,13 +55,13 @@ pub struct Record {
     pub op: Op,
     /// Flags of the request.
     pub flags: Flags,
-    /// First byte; zero for a flush.
+    /// Offset of the first byte on the device; zero for a flush.
     pub offset: Bytes,
     /// Length in bytes; zero for a flush.
     pub length: Bytes,
-    /// Process that issued the request, if the trace records it.
+    /// Process that issued the request; `None` if the trace does not record it.
     pub pid: Option<u32>,
-    /// Latency of the request on the traced machine, if known.
+    /// Latency of the request on the traced machine; `None` if the trace does not record it.
     pub latency: Option<Span>,
 }
 
@@ -117,13 +117,14 @@ impl Devices {
         &self.names
     }
 
-    /// The device with this name, if the trace has named it so far.
+    /// The device with this name; `None` if the trace has not named it so far.
     #[must_use]
     pub fn find(&self, name: &str) -> Option<DeviceIndex> {
         self.by_name.get(name).copied()
     }
 
-    /// The device with this name, added if it is new; `None` if there are too many.
+    /// The device with this name, added if it is new; `None` if the trace has [`DEVICE_COUNT_MAX`]
+    /// other devices already.
     pub fn intern(&mut self, name: &str) -> Option<DeviceIndex> {
         assert!(!name.is_empty() && !name.contains(char::is_whitespace));
         if let Some(device) = self.find(name) {
@@ -142,17 +143,18 @@ impl Devices {
 /// Counts of lines and records that were read or left out.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Lines of text formats, records of binary ones.
+    /// Number of lines of text formats, and of records of binary formats.
     pub lines: u64,
-    /// Requests that were read.
+    /// Number of requests that were read.
     pub records: u64,
-    /// Requests with a time before that of the previous request.
+    /// Number of requests with a time before the time of the previous request.
     pub out_of_order: u64,
-    /// Requests that the trace reports as missing: the recorder could not keep up, or had no space.
+    /// Number of requests that the trace reports as missing: the recorder could not keep up, or had
+    /// no space.
     pub lost: u64,
-    /// Files that end early: the recorder was killed.
+    /// Number of files that end early, because the recorder was killed.
     pub cut_short: u64,
-    /// Valid lines that are not requests, by kind.
+    /// Numbers of valid lines and records that are not requests, by kind.
     pub skipped: BTreeMap<&'static str, u64>,
 }
 
@@ -165,7 +167,7 @@ pub(crate) struct Context {
 }
 
 impl Context {
-    /// Keeps the name of a process, up to [`PROCESS_COUNT_MAX`] of them.
+    /// Keeps the name of a process, unless [`PROCESS_COUNT_MAX`] names are kept already.
     pub(crate) fn name_process(&mut self, pid: u32, name: &str) {
         let known = self.processes.get(&pid).is_some_and(|known| known == name);
         if !known && self.processes.len() < PROCESS_COUNT_MAX {
@@ -181,6 +183,7 @@ impl Context {
 
 /// One file of a trace, of any format.
 pub(crate) trait Source {
-    /// The next request and its sequence number (zero if the format has none).
+    /// The next request and its sequence number (zero if the format has none); `None` at the end of
+    /// the file.
     fn next(&mut self, context: &mut Context) -> Result<Option<(Record, u32)>, ReplayError>;
 }

@@ -25,7 +25,7 @@ pub enum Event {
     Issue,
 }
 
-/// Assumption about writes in formats without flags. Their parsers take it.
+/// Assumption about writes in trace formats without flags.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Assume {
     /// No process waited for the writes.

@@ -41,9 +41,11 @@ pub enum Placement {
 pub enum Align {
     /// The range stays as it is.
     Keep,
-    /// The start is rounded down; the length stays (fio's `replay_align`).
+    /// The start is rounded down to a multiple of this size; the length stays (fio's
+    /// `replay_align`).
     Offset(Bytes),
-    /// The start is rounded down and the end up, so every byte of the range stays included.
+    /// The start is rounded down and the end up to multiples of this size, so every byte of the
+    /// range stays included.
     Outward(Bytes),
 }
 
@@ -68,7 +70,8 @@ pub struct Options {
     pub pace: Pace,
     /// Time scale of the replay, in percent of the recorded times; 50 is twice as fast.
     pub time_percent: u32,
-    /// Time over which requests with equal times are spread evenly (Tencent: one second).
+    /// Time over which requests with equal times are spread evenly (Tencent: one second); zero
+    /// leaves their times equal.
     pub spread: Span,
     /// Place of the trace's devices on the volume.
     pub placement: Placement,
@@ -98,7 +101,7 @@ impl Options {
         }
     }
 
-    /// Block size that ranges are rounded to.
+    /// Block size in bytes that ranges are rounded to; 1 if they are not rounded.
     fn block(&self) -> u64 {
         match self.align {
             Align::Keep => 1,
@@ -110,17 +113,17 @@ impl Options {
 /// Counts of requests that were dropped, cut or split.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Changes {
-    /// Requests of the trace without any bytes.
+    /// Number of requests, other than flushes, without any bytes.
     pub empty: u64,
-    /// Requests to devices that are not replayed.
+    /// Number of requests to devices that are not replayed.
     pub other_device: u64,
-    /// Requests dropped because they start beyond the end of the volume.
+    /// Number of requests dropped because they start beyond the end of the volume.
     pub beyond_end: u64,
-    /// Requests cut at the end of the volume.
+    /// Number of requests cut at the end of the volume.
     pub cut: u64,
-    /// Requests split in two at the end of the volume.
+    /// Number of requests split in two at the end of the volume.
     pub split: u64,
-    /// Requests moved or lengthened to whole blocks.
+    /// Number of requests moved or lengthened to whole blocks.
     pub aligned: u64,
 }
 
@@ -149,7 +152,8 @@ pub struct Shaped<I> {
     /// Records to return next. With `Options::spread`, records with equal times are read together,
     /// and their times are spread over that interval.
     ready: VecDeque<Record>,
-    /// The first record with a later time.
+    /// First record with a later time than the records in `ready`; `None` if no such record was
+    /// read.
     ahead: Option<Record>,
     /// Whether an error or the end was returned; the source is not read again.
     ended: bool,
@@ -196,7 +200,7 @@ impl<I: Iterator<Item = Result<Record, ReplayError>>> Shaped<I> {
     }
 
     /// Reads up to the next record that has a place on the volume. Returns this record, and its
-    /// second part if the record is split at the end of the volume.
+    /// second part if the record is split at the end of the volume; `None` at the end of the trace.
     fn placed(&mut self) -> Result<Option<(Record, Option<Record>)>, ReplayError> {
         while let Some(record) = self.from.next().transpose()? {
             self.number += 1;
@@ -231,7 +235,7 @@ impl<I: Iterator<Item = Result<Record, ReplayError>>> Shaped<I> {
     }
 
     /// Offset and length of a record on the volume, after placement, division and rounding to whole
-    /// blocks.
+    /// blocks. Fails if the record exceeds the stride of its device, or ends at or above byte 2^63.
     fn aligned(&mut self, record: &Record) -> Result<(u64, u64), ReplayError> {
         let beyond = || ReplayError::Record {
             record: self.number,
@@ -270,8 +274,9 @@ impl<I: Iterator<Item = Result<Record, ReplayError>>> Shaped<I> {
         Ok((start, length))
     }
 
-    /// Fits a range to the size of the volume. Returns its parts: none if it is dropped, two if it
-    /// is split.
+    /// Fits a range to the size of the volume. Returns its parts, each with offset and length: none
+    /// if the range is dropped, two if it is split. With [`Fit::Exact`], a range beyond the end is
+    /// an error.
     #[expect(clippy::type_complexity, reason = "two optional ranges, named where they are used")]
     fn fitted(
         &mut self,

@@ -57,7 +57,7 @@ impl Trace {
         Ok(trace)
     }
 
-    /// Opens a trace in memory.
+    /// Opens a trace in memory, which is called `name` in errors.
     ///
     /// # Errors
     /// See [`Self::open`].
@@ -126,7 +126,7 @@ impl Trace {
         &self.context.counts
     }
 
-    /// Name of the process with this id, if the trace records it.
+    /// Name of the process with this id; `None` if the trace has not recorded it so far.
     #[must_use]
     pub fn process(&self, pid: u32) -> Option<&str> {
         self.context.processes.get(&pid).map(String::as_str)

@@ -56,7 +56,7 @@ fn shown(group: &Group) -> impl Iterator<Item = (usize, Value)> + '_ {
     group.values.iter().enumerate().filter_map(|(series, value)| value.map(|value| (series, value)))
 }
 
-/// Draws the whole figure.
+/// HTML of the whole figure: the drawing as SVG, its legend, and a table of its numbers.
 pub(super) fn figure(bars: &Bars, chart: u32) -> String {
     let highest = highest(bars);
     let scale = Scale::new(0.0, highest, 0.0, LONGEST, false);
@@ -239,7 +239,7 @@ fn numbers(bars: &Bars) -> Table {
     Table { caption: bars.unit.clone(), columns, rows: rows.collect() }
 }
 
-/// A value with its interval, as text.
+/// A value with its interval, as text; a dash for `None`.
 pub(super) fn told(value: Option<Value>) -> String {
     match value {
         None => "–".to_owned(),

@@ -1,12 +1,13 @@
 //! HTML of a report: sections, tables, verdicts and escaping.
 //!
 //! The crate `maud` is not used, because it leaves void elements such as `<meta>` open and control
-//! characters as they are, and a page has to be XML too, as which its tests read it.
+//! characters as they are, and a page must be valid XML too, because tests parse it as XML.
 
 use super::{Block, Cell, Report, Section, Table, bars, lines, number, style};
 use crate::statistics::Verdict;
 
-/// Text with HTML's special characters escaped and control characters removed.
+/// Text with HTML's special characters escaped, line ends and tabs replaced by blanks, and other
+/// control characters replaced by U+FFFD.
 pub(super) fn escaped(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for letter in text.chars() {
@@ -26,7 +27,7 @@ pub(super) fn escaped(text: &str) -> String {
 /// Beginning of every page, which identifies a page of weft.
 pub const BEGIN: &str = "<!DOCTYPE html>\n<!-- A report of weft -->\n";
 
-/// Renders the whole page.
+/// HTML of the whole page of a report.
 pub(super) fn page(report: &Report) -> String {
     let title = escaped(&report.title);
     let mut page = format!(
@@ -82,7 +83,7 @@ fn written(section: &Section, chart: &mut u32) -> String {
     html
 }
 
-/// A figure around the drawing of a chart: title, description, legend, drawing, numbers.
+/// HTML of a figure around the drawing of a chart: title, description, legend, drawing, numbers.
 pub(super) fn figure(
     title: &str,
     description: &str,
@@ -103,7 +104,8 @@ pub(super) fn figure(
     )
 }
 
-/// The opening tag of a drawing with this height in pixels, with its title and description.
+/// Opening tag of a drawing with this height in pixels, with its title and description. `number` is
+/// the number of the chart on the page, which makes the tag's ids unique.
 pub(super) fn drawing(number: u32, height: f64, title: &str, description: &str) -> String {
     format!(
         "<svg width=\"100%\" height=\"{height:.0}\" role=\"img\" aria-labelledby=\"t{number} d{number}\">\
@@ -113,7 +115,7 @@ pub(super) fn drawing(number: u32, height: f64, title: &str, description: &str) 
     )
 }
 
-/// Renders a table that may be wider than the page.
+/// HTML of a table, which may be wider than the page.
 pub(super) fn table(table: &Table) -> String {
     // On a narrow page a row of many cells becomes a card; each cell has its heading.
     let cards = if table.columns.len() > CELLS_ABREAST { " class=\"cards\"" } else { "" };
@@ -174,12 +176,12 @@ pub(super) fn table(table: &Table) -> String {
     html
 }
 
-/// HTML of a note that is shown beneath the text of a cell.
+/// HTML of a note that is shown beneath the text of a cell; empty if the note is.
 fn beneath(text: &str) -> String {
     if text.is_empty() { String::new() } else { format!(" <small>{text}</small>") }
 }
 
-/// Number of cells that a phone shows side by side.
+/// Largest number of cells that a phone shows side by side.
 const CELLS_ABREAST: usize = 3;
 
 fn sign(verdict: Verdict) -> char {

@@ -14,7 +14,7 @@ const PLOT: f64 = 240.0;
 const ABOVE: f64 = 30.0;
 const BELOW: f64 = 56.0;
 
-/// Largest number of points with which a line is drawn with dots, and largest number of rows in the
+/// Largest number of points of a line that is drawn with dots, and largest number of rows in the
 /// table of numbers. A line with more points has no dots.
 const DOTTED_MAX: usize = 40;
 
@@ -23,7 +23,7 @@ const DOTTED_MAX: usize = 40;
 const LEFT: f64 = 13.0;
 const RIGHT: f64 = 97.0;
 
-/// Draws the whole figure.
+/// HTML of the whole figure: the drawing as SVG, its legend, and a table of its numbers.
 pub(super) fn figure(lines: &Lines, chart: u32) -> String {
     let (across, up) = (across(lines), up(lines));
     let mut svg = drawing(chart, ABOVE + PLOT + BELOW, &lines.title, &lines.description);
@@ -78,12 +78,13 @@ fn colour(lines: &Lines, series: usize) -> usize {
     (series + usize::from(!lines.baseline)) % COLOURS
 }
 
-/// Whether a line has points. A line without points keeps its colour but is not named.
+/// Whether a line has points. A line without points is not in the legend, but no other line takes
+/// its colour.
 fn drawn(series: &Series) -> bool {
     !series.points.is_empty()
 }
 
-/// The points of a line that are finite.
+/// Points of a line, each with its place on the horizontal axis and its value, if both are finite.
 fn points(series: &Series) -> impl Iterator<Item = (f64, super::Value)> + '_ {
     let points = series.points.iter().copied();
     points.filter(|(place, value)| place.is_finite() && value.value.is_finite())

@@ -66,7 +66,7 @@ pub struct Table {
     pub caption: String,
     /// Headings of the columns.
     pub columns: Vec<String>,
-    /// Rows of cells, as many as there are columns.
+    /// Rows of the table, each with as many cells as there are columns.
     pub rows: Vec<Vec<Cell>>,
 }
 
@@ -90,7 +90,7 @@ pub enum Cell {
 pub struct Value {
     /// Value, in the unit that its chart or table states.
     pub value: f64,
-    /// Ends of the 95 % interval, if there is one.
+    /// Ends of the 95 % interval; `None` if the value has no interval.
     pub interval: Option<(f64, f64)>,
 }
 
@@ -117,9 +117,9 @@ pub struct Bars {
     pub description: String,
     /// Unit of the values.
     pub unit: String,
-    /// Names of the bars of each group, in order.
+    /// Names of the bars of each group, in order; an empty name stands for a bar that no group has.
     pub series: Vec<String>,
-    /// A value to mark across all groups, such as a ratio of 1.
+    /// A value to mark across all groups, such as a ratio of 1; `None` for no mark.
     pub reference: Option<f64>,
     /// Groups of bars, from top to bottom.
     pub groups: Vec<Group>,
@@ -132,7 +132,8 @@ pub struct Group {
     pub label: String,
     /// Value of each series; `None` if the series has none.
     pub values: Vec<Option<Value>>,
-    /// Band in which the measured value should lie.
+    /// Band in which the measured value should lie, with its lower and upper end; `None` for no
+    /// band.
     pub band: Option<(f64, f64)>,
     /// Values of single runs by series, to be drawn as marks; empty, or shorter than the list of
     /// series, where there is nothing to draw.
@@ -156,7 +157,7 @@ pub struct Lines {
     pub logarithmic: bool,
     /// Whether the first line is the baseline of the others: it is then grey, as in bars.
     pub baseline: bool,
-    /// Values to mark on the vertical axis across the whole plot, such as published ones.
+    /// Values to mark on the vertical axis across the whole plot, such as published values.
     pub marks: Vec<Mark>,
     /// Lines of the chart; their order determines their colours.
     pub series: Vec<Series>,
@@ -188,13 +189,13 @@ pub enum Axis {
 pub struct Series {
     /// Name of the line, for the legend.
     pub name: String,
-    /// Places and values, from left to right. A line without any points is left out, but no other
-    /// line takes its colour.
+    /// Points of the line from left to right, each with its place on the horizontal axis. A line
+    /// without any points is left out, but no other line takes its colour.
     pub points: Vec<(f64, Value)>,
 }
 
 impl Report {
-    /// Renders the whole page.
+    /// HTML of the whole page.
     ///
     /// ```
     /// use weft_lab::report::{Block, Report, Section};
@@ -209,7 +210,8 @@ impl Report {
     }
 }
 
-/// A number for readers, with four significant digits.
+/// A number as text for readers, with about four significant digits; all digits before the decimal
+/// point are kept. A dash for a value that is not finite.
 #[must_use]
 pub fn number(value: f64) -> String {
     if !value.is_finite() {
@@ -233,7 +235,8 @@ pub fn number(value: f64) -> String {
     group_digits(&text)
 }
 
-/// Separates groups of three digits by thin spaces, in numbers above 9999.
+/// Separates groups of three digits by thin spaces, in numbers above 9999, and replaces a hyphen
+/// before the number by a minus sign.
 fn group_digits(text: &str) -> String {
     let (sign, rest) = text.strip_prefix('-').map_or(("", text), |rest| ("\u{2212}", rest));
     let (whole, decimals) = rest.split_once('.').map_or((rest, None), |(w, d)| (w, Some(d)));

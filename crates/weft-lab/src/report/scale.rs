@@ -1,6 +1,7 @@
 //! Scales of charts: positions of values, and the values of the axis labels.
 
-/// Maps values to percentages of a length.
+/// Scale of a chart, which maps values to positions in percent of the width, or in pixels of the
+/// height.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Scale {
     low: f64,
@@ -11,7 +12,7 @@ pub(super) struct Scale {
 }
 
 impl Scale {
-    /// Maps values from `low` to `high` to percentages from `from` to `to`.
+    /// Creates a scale that maps values from `low` to `high` to positions from `from` to `to`.
     pub(super) fn new(low: f64, high: f64, from: f64, to: f64, logarithmic: bool) -> Self {
         let logarithmic = logarithmic && low > 0.0;
         let (low, high) = if low.is_finite() && high.is_finite() && high > low {
@@ -25,8 +26,7 @@ impl Scale {
         Self { low, high, from, to, logarithmic }
     }
 
-    /// The percentage at which a value is drawn. A value outside the scale is drawn at the nearer
-    /// end.
+    /// Position at which a value is drawn. A value outside the scale is drawn at the nearer end.
     pub(super) fn at(&self, value: f64) -> f64 {
         let fraction = if self.logarithmic {
             libm::log(value.max(self.low) / self.low) / libm::log(self.high / self.low)
@@ -73,7 +73,8 @@ impl Scale {
     }
 }
 
-/// 1, 2 or 5 times a power of ten, not below `step`.
+/// Smallest number, of 1, 2 or 5 times a power of ten, that is not below `step`; 1 if `step` is not
+/// a finite number above 0.
 pub(super) fn round_step(step: f64) -> f64 {
     if !(step.is_finite() && step > 0.0) {
         return 1.0;

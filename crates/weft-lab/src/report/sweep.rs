@@ -4,7 +4,7 @@
 
 use super::{Axis, Bars, Block, Cell, Group, Lines, Report, Section, Series, Table, Value, number};
 
-/// A job or a trace under several settings.
+/// Results of a job or a trace under several settings of a volume.
 ///
 /// ```
 /// use weft_lab::report::{Setting, Sweep, Value};
@@ -48,9 +48,9 @@ pub struct Setting {
     pub throughput: Value,
     /// Throughput of each run, in MB/s; may be empty.
     pub runs: Vec<f64>,
-    /// Operations per second.
+    /// Operations per second; `None` if they are not shown.
     pub operations: Option<Value>,
-    /// Mean latency, in milliseconds.
+    /// Mean latency, in milliseconds; `None` if it is not shown.
     pub mean: Option<Value>,
     /// Percentiles of latency: percent and milliseconds. Every setting has the same percentiles.
     pub percentiles: Vec<(f64, Value)>,
@@ -59,7 +59,8 @@ pub struct Setting {
 }
 
 impl Sweep {
-    /// The report as a page of two charts for throughput and latency, and a table.
+    /// The report as a page: a chart and a table of throughput and, if there are percentiles, two
+    /// charts of latency.
     #[must_use]
     pub fn report(&self) -> Report {
         let mut sections = vec![Section {
@@ -107,7 +108,7 @@ impl Sweep {
         })
     }
 
-    /// Chart of a line for each percentile, over settings.
+    /// Chart of latency with a line for each percentile, over the settings.
     fn latency(&self) -> Block {
         let names = self.settings.iter().map(|setting| setting.name.clone()).collect();
         let series = self.percents().map(|percent| {
@@ -125,7 +126,7 @@ impl Sweep {
         })
     }
 
-    /// Chart with a line for each setting, over the percentiles.
+    /// Chart of latency with a line for each setting, over the percentiles.
     fn spread(&self) -> Block {
         let names = self.percents().map(|percent| format!("{} %", number(percent))).collect();
         let series = self.settings.iter().map(|setting| {

@@ -32,7 +32,7 @@ pub enum Goal {
 }
 
 impl Goal {
-    /// The metric of the goal.
+    /// The metric that the goal improves.
     #[must_use]
     pub fn metric(self) -> Metric {
         match self {
@@ -56,7 +56,7 @@ impl Goal {
     }
 }
 
-/// Least gain that counts: half a percent.
+/// Least gain that counts, as a share of the metric: half a percent.
 pub const LEAST_GAIN: f64 = 0.005;
 
 /// Inputs of the search.
@@ -68,18 +68,18 @@ pub struct Wanted<'a> {
     pub volume: &'a Volume,
     /// Goal of the search.
     pub goal: Goal,
-    /// Runs of each setting, two at least.
+    /// Number of runs of each setting, two at least.
     pub runs: u64,
     /// Names of fixed parameters: `raid-devices`, `chunk` and knobs.
     pub fixed: &'a [String],
 }
 
-/// Measured values of one parameter.
+/// Step of the search: one parameter, with the measurement of each of its values.
 #[derive(Clone, Debug)]
 pub struct Step {
     /// Name of the parameter.
     pub name: &'static str,
-    /// Each value with the goal's metric; the first is the previous value.
+    /// Each value of the parameter with the goal's metric; the first is the value before the step.
     pub values: Vec<(String, Estimate)>,
     /// Index of the value that is kept.
     pub taken: usize,
@@ -90,11 +90,12 @@ pub struct Step {
 /// A volume compared with the advised one, in paired runs with fresh seeds.
 #[derive(Clone, Debug)]
 pub struct Other {
-    /// Parameters that differ from the advised volume; empty for untuned md.
+    /// Parameters in which this volume differs from the advised one, with their values here; empty
+    /// for untuned md.
     pub differs: Vec<(&'static str, String)>,
     /// Metric of the goal for this volume.
     pub value: Estimate,
-    /// Ratio of the metric of the advised volume to that of this one.
+    /// Ratio of the goal's metric for the advised volume to the metric for this volume.
     pub ratio: Estimate,
 }
 
@@ -108,7 +109,7 @@ pub struct Advice {
     /// The volume that the search began with, if another one is better and therefore advised;
     /// `None` if it is the advised volume itself.
     pub given: Option<Other>,
-    /// The best other volume, if any other was run.
+    /// The best other volume; `None` if no other volume was run.
     pub next: Option<Other>,
     /// Untuned md on the same drives, with chunks of 512 KiB.
     pub md: Other,
@@ -182,7 +183,8 @@ fn searched(volume: &Volume, fixed: &[String]) -> Vec<&'static str> {
 
 const MEMBERS: &str = "raid-devices";
 const CHUNK: &str = "chunk";
-/// Parameter for the stripe cache's size: in bytes or in stripes, as `stripe_size` implies.
+/// Name of the stripe cache's size as one parameter of the search. Its knob is `stripe_cache_bytes`
+/// with `stripe_size=auto`, and `stripe_cache_size` otherwise.
 const CACHE: &str = "stripe cache";
 
 /// Name of a parameter on the command line, and its value for a volume. The stripe cache has one of
@@ -275,7 +277,8 @@ impl Search<'_> {
         Ok(swept.map(|jobs| joined(&jobs)))
     }
 
-    /// Tries all values of a parameter. Returns the results and the volume to keep.
+    /// Tries all values of a parameter on the volume `at`. Returns the results and the volume to
+    /// keep; `None` if the search is stopped.
     fn step(
         &mut self,
         name: &'static str,
@@ -318,7 +321,8 @@ impl Search<'_> {
         Ok(Some((step, volumes.swap_remove(taken))))
     }
 
-    /// Runs the winner with fresh seeds, beside untuned md, the next best and the given volume.
+    /// Runs the winner with fresh seeds, beside untuned md, the next best and the given volume, and
+    /// returns the advice; `None` if the search is stopped.
     fn confirm(
         &mut self,
         winner: Volume,
@@ -381,8 +385,8 @@ impl Search<'_> {
     }
 }
 
-/// Distance of the seeds of the last comparison from those of the search, so that none is used
-/// twice.
+/// Distance of the seeds of the last comparison from the seeds of the search, so that no seed is
+/// used twice.
 const FRESH: u64 = 1_000_003;
 
 /// Least number of runs of the last comparison.

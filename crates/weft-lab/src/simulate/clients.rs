@@ -102,7 +102,8 @@ impl Client {
     }
 }
 
-/// Counts a request for its process, up to a limit of processes.
+/// Counts a request for its process, if the trace records the process. A new process is ignored
+/// once [`PROCESSES_MAX`] processes are counted.
 pub(super) fn count(processes: &mut BTreeMap<u32, (String, Requests)>, record: &Record) {
     let Some(pid) = record.pid else { return };
     if processes.len() < PROCESSES_MAX || processes.contains_key(&pid) {
@@ -117,7 +118,7 @@ pub(super) struct OfClient {
 }
 
 impl OfClient {
-    /// Counts of all records that the trace has returned, those of other clients included.
+    /// Counts of all records that the trace has returned, including the records of other clients.
     pub(super) fn counts(&self) -> &Counts {
         self.trace.counts()
     }

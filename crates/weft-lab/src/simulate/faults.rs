@@ -26,7 +26,7 @@ pub enum FaultsError {
         /// Part of the text that is not a fault.
         found: String,
     },
-    /// No such member exists.
+    /// A fault names a member that does not exist.
     #[error("faults: found member {found} in {fault:?}, expected 0 to {last}")]
     Member {
         /// Member that was named.
@@ -86,7 +86,7 @@ fn fault(text: &str) -> Option<PlannedFault> {
     Some(PlannedFault { member: MemberIndex(member.parse().ok()?), from, kind })
 }
 
-/// Parses a time: `5s`, `1.5s`, `200ms`, `2m`.
+/// Parses a time, such as `5s`, `1.5s`, `200ms` or `2m`; `None` for any other text.
 fn time(text: &str) -> Option<Span> {
     let at = text.find(|c: char| !c.is_ascii_digit() && c != '.')?;
     let (number, unit) = text.split_at(at);
@@ -101,9 +101,9 @@ fn time(text: &str) -> Option<Span> {
     (nanoseconds < 1e18).then_some(Span(nanoseconds as u64))
 }
 
-/// Faults that the level tolerates, within `span`: one member becomes slow; later another member
-/// fails or has unreadable blocks, or with RAID 6 both happen to two members. Without redundancy,
-/// one member becomes slow and nothing else happens.
+/// Faults that the level tolerates, within `span`. One member becomes slow in the first third; a
+/// member has unreadable blocks from the same time on, or another member fails later. With RAID 6
+/// both happen. Without redundancy, one member becomes slow and nothing else happens.
 #[must_use]
 pub fn drawn(level: Option<Level>, members: usize, span: Span, seed: u64) -> Vec<PlannedFault> {
     let mut rng = Rng::new(seed ^ 0x6661_756c_7473);

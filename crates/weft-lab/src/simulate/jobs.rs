@@ -103,7 +103,8 @@ fn plan(jobs: &[Job], size: Bytes, seed: u64) -> Result<Vec<Clone<'_>>, Simulate
 /// Source   fio(1), `--max-jobs`
 const CLONES_MAX: u64 = 4096;
 
-/// Returns an error for an option that is not simulated.
+/// Returns an error if the job goes through the page cache with blocks that are not whole pages of
+/// 4096 bytes.
 fn check(job: &Job) -> Result<(), JobError> {
     let fault = |option: &str, found: String, expected: &str| {
         let (option, expected) = (option.to_owned(), expected.to_owned());
@@ -254,8 +255,8 @@ fn class(job: &Job) -> Class {
     }
 }
 
-/// Adds a completed request, which was submitted `late` after it was due. The rates of the job are
-/// sampled in intervals that count from the time `from`.
+/// Adds a completed request, which was submitted `late` after it was due, to the result of its job.
+/// The rates of the job are sampled in intervals that count from the time `from`.
 pub(super) fn record(result: &mut JobResult, ended: &Ended, late: Span, from: Time) {
     let took = ended.ended.since(ended.begun);
     let direction = match ended.io.op {
@@ -340,7 +341,8 @@ impl Run<'_> {
 /// Source   errno(3)
 const EIO: i32 = 5;
 
-/// Merges the results of clones and jobs that are reported together.
+/// Merges the results of clones and jobs that are reported together, and returns all results in
+/// order.
 fn together(jobs: &[Job], clones: Vec<JobResult>) -> Vec<JobResult> {
     let one = |group: u32| jobs.iter().any(|job| job.group == group && job.group_reporting);
     let mut results: Vec<JobResult> = Vec::new();

@@ -131,7 +131,9 @@ pub struct Progress {
 /// Observer of a running simulation; it returns false to stop the run.
 pub type Watch<'a> = &'a mut dyn FnMut(Progress) -> bool;
 
-/// Runs until all processes are done, a request has failed, or the observer stops the run.
+/// Runs until all processes are done, a request has failed, [`VIRTUAL_MAX`] is reached, or the
+/// observer stops the run. Returns which of these ended it. Fails if a process waits although no
+/// event is left.
 fn run_watched(
     machine: &mut Machine,
     done: &dyn Fn(Time) -> f64,
@@ -178,7 +180,7 @@ fn unfinished(stop: &Stop) -> String {
     }
 }
 
-/// A time for output: `12.500 s`.
+/// A time as text for output, such as `12.500 s`.
 fn seconds(span: Span) -> String {
     format!("{:.3} s", span.0 as f64 / 1e9)
 }

@@ -15,7 +15,7 @@ use crate::fio_json::JobResult;
 pub enum Stop {
     /// All processes were done with their work.
     Done,
-    /// A request failed, at this time.
+    /// A request failed; the run ended at this time.
     Failed(Time),
     /// The observer stopped the run, at this time.
     Interrupted(Time),
@@ -36,9 +36,10 @@ pub struct Outcome {
     pub size: Bytes,
     /// Requests and bytes of each member.
     pub members: Vec<MemberOutcome>,
-    /// Number of completed requests, and of those with an error.
+    /// Number of completed requests, and number of requests among them with an error.
     pub answered: (u64, u64),
-    /// Bytes that completed requests read and wrote.
+    /// Bytes that requests to the volume asked to read, and to write, including writes of the page
+    /// cache.
     pub client: (Bytes, Bytes),
     /// CPU time of the engine's thread.
     pub engine_work: Span,
@@ -50,9 +51,9 @@ pub struct Outcome {
     pub events: Vec<(Time, String)>,
     /// Dirty bytes in the page cache at the end.
     pub dirty: Bytes,
-    /// Statistics of the write-back cache, if there is one.
+    /// Statistics of the write-back cache; `None` without such a cache.
     pub write_back: Option<WriteBackOutcome>,
-    /// Course of the resync, recovery, check or repair beside the load, if there was one.
+    /// Course of the resync, recovery, check or repair beside the load; `None` if none ran.
     pub sync: Option<SyncOutcome>,
 }
 
@@ -100,9 +101,10 @@ pub struct MemberOutcome {
     pub traffic: Traffic,
     /// Whether the member holds all of its data.
     pub in_sync: bool,
-    /// Whether a recovery is writing the member's data.
+    /// Whether the member's data is being recovered, or is still to be recovered because the member
+    /// is a spare.
     pub rebuilding: bool,
-    /// Unreadable sectors that were rewritten.
+    /// Number of unreadable sectors that were rewritten.
     pub corrected: u64,
 }
 

@@ -10,7 +10,7 @@ use weft_units::rng::Rng;
 
 use crate::job::{Direction, Pace};
 
-/// The rates of one clone.
+/// Rates of one clone of a job, and the requests that they have timed so far.
 #[derive(Clone, Debug)]
 pub(super) struct Rates {
     bytes: [Option<u64>; 3],
@@ -31,7 +31,8 @@ impl Rates {
         }
     }
 
-    /// Due time of the next request of `length` bytes, since the start of the clone.
+    /// Due time of the next request, of `length` bytes in this direction, since the start of the
+    /// clone; zero if the direction has no rate.
     pub(super) fn due(&mut self, direction: Direction, length: u64) -> Span {
         let at = direction as usize;
         let (amount, rate) = match (self.bytes[at], self.requests[at]) {

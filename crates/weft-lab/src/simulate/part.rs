@@ -39,11 +39,12 @@ pub struct Setting {
     pub values: Vec<String>,
     /// Fingerprint of each run: equal for two runs if their results are.
     pub fingerprints: Vec<String>,
-    /// Stripe cache of the volume, if its level has one.
+    /// Stripe cache of the volume; `None` for a level without one.
     pub stripe_cache: Option<StripeCache>,
     /// Source of the size of the stripe cache.
     pub cache_size: CacheSize,
-    /// By swept knob: reason for which it cannot have an effect on this volume; `None` if it could.
+    /// For each swept knob, the reason why it cannot have an effect on this volume; `None` if it
+    /// can have one.
     pub reasons: Vec<Option<String>>,
     /// Facts about the volume, as name and value.
     pub facts: Vec<(String, String)>,
@@ -64,7 +65,7 @@ pub enum CacheSize {
 }
 
 impl Setting {
-    /// Name of the setting: its values, joined by a comma.
+    /// Name of the setting: its values, joined by a comma, or `as given` if no knob is swept.
     #[must_use]
     pub fn name(&self) -> String {
         if self.values.is_empty() { "as given".to_owned() } else { self.values.join(", ") }
@@ -91,11 +92,11 @@ pub struct Description {
     pub knobs: Vec<String>,
     /// Rule, in words, for the sizes of stripe caches that do not follow from the knobs alone.
     pub cache_rule: String,
-    /// Runs of each setting.
+    /// Number of runs of each setting.
     pub runs: u64,
     /// Seed of the first run.
     pub seed: u64,
-    /// Table of the costs of CPU work.
+    /// Table of CPU costs, as the argument of `--costs` names it.
     pub costs: String,
 }
 
@@ -117,7 +118,7 @@ pub enum JoinError {
     /// There is no part at all.
     #[error("found no part, expected what weft sim --part prints")]
     Nothing,
-    /// The part is of another sweep than the first one.
+    /// The part belongs to another sweep than the first part.
     #[error(
         "{file}: {field}: found {found}, expected {expected}, as in {first}; join the parts of \
              one sweep"
@@ -157,7 +158,7 @@ pub enum JoinError {
         /// Number of values that the sweep requires.
         expected: u64,
     },
-    /// Two parts with the same number have other results.
+    /// Two parts have the same number and different results.
     #[error(
         "{file}: part: found {number} of {count} again, with another result than {first} has; \
              leave one of the two out"
@@ -169,7 +170,7 @@ pub enum JoinError {
         number: usize,
         /// Number of settings.
         count: usize,
-        /// File of the part that was there before.
+        /// File of the other part with this number.
         first: String,
     },
     /// Parts are missing.
@@ -184,11 +185,13 @@ pub enum JoinError {
     },
 }
 
-/// Joins the parts of a sweep, each with the name of its file, in any order. The same part may be
-/// there more than once.
+/// Joins the parts of a sweep, each with the name of its file, in any order. Further copies of a
+/// part are ignored.
 ///
 /// # Errors
-/// A part is missing, or is of another sweep than the first one, or there twice with other results.
+/// There is no part, a part is missing, belongs to another sweep than the first part, has other
+/// jobs or lists of another length than its sweep requires, or is there twice with different
+/// results.
 pub fn join(mut parts: Vec<(String, Part)>) -> Result<Joined, JoinError> {
     let Some((first, pattern)) = parts.first().cloned() else { return Err(JoinError::Nothing) };
     for (file, part) in &parts {
@@ -243,7 +246,8 @@ pub fn join(mut parts: Vec<(String, Part)>) -> Result<Joined, JoinError> {
 /// Largest number of missing parts that an error lists.
 const MISSING_TOLD: usize = 12;
 
-/// Compares the description of the sweep in a part with that in the first part.
+/// Fails if a part has another description of the sweep than the first part, another schema than
+/// [`SCHEMA`], or a number that the sweep does not have.
 fn same_sweep(file: &str, part: &Part, first: &str, pattern: &Part) -> Result<(), JoinError> {
     let other = |field: &str, found: String, expected: String| JoinError::Other {
         file: file.to_owned(),
@@ -273,7 +277,8 @@ fn same_sweep(file: &str, part: &Part, first: &str, pattern: &Part) -> Result<()
     Err(other(name, found, expected))
 }
 
-/// Compares the lists of a part's setting with the numbers of knobs and runs of its sweep.
+/// Fails if a list of a part's setting does not have a value for each knob, or for each run, of its
+/// sweep.
 fn whole_setting(file: &str, part: &Part) -> Result<(), JoinError> {
     let (setting, knobs) = (&part.setting, part.sweep.knobs.len() as u64);
     let lists = [

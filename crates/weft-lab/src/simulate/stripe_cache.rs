@@ -77,7 +77,7 @@ impl Volume {
     }
 }
 
-/// Lower end of the range of `stripe_cache_bytes`.
+/// Lower end of the range of `stripe_cache_bytes`, in bytes.
 ///
 /// Source   the table of knobs; a test compares them
 const BYTES_MIN: u64 = 1 << 20;

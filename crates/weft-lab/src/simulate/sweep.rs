@@ -30,7 +30,8 @@ pub enum Load {
 }
 
 impl Load {
-    /// Runs the load once.
+    /// Runs the load once on a new volume of this kind, and returns the outcome. `watch` may stop
+    /// the run.
     ///
     /// # Errors
     /// The load does not fit the volume, or no such volume exists.
@@ -129,7 +130,8 @@ pub struct Best {
     /// Indices of the settings that cannot be told apart from the best: the interval of the ratio
     /// includes 1, or there are too few runs.
     pub level_with: Vec<usize>,
-    /// Ratio of the best setting to the next best, in paired runs.
+    /// Ratio of the metric under the best setting to the metric under the next best, in paired
+    /// runs; `None` if there are too few runs.
     pub ahead: Option<Estimate>,
 }
 
@@ -146,7 +148,8 @@ impl Swept {
         samples.iter().map(|sample| sample.share).sum::<f64>() / samples.len().max(1) as f64
     }
 
-    /// Mean of a metric, with its interval if there are enough runs.
+    /// Mean of a metric under a setting, with its interval. With fewer than two runs, the interval
+    /// has no width.
     #[must_use]
     pub fn estimate(&self, setting: usize, metric: Metric) -> Estimate {
         let values: Vec<f64> = self.values(setting, metric);
@@ -160,7 +163,7 @@ impl Swept {
         self.samples[setting].iter().map(|sample| metric.of(sample)).collect()
     }
 
-    /// Ratio of the metric under `setting` to that under `base`, in paired runs.
+    /// Ratio of the metric under `setting` to the metric under `base`, in paired runs.
     ///
     /// # Errors
     /// There are fewer than two runs, or a value is not a finite number above 0.
@@ -174,7 +177,7 @@ impl Swept {
     }
 
     /// The best setting of a metric, and whether it is certain; `None` if there is only one
-    /// setting, or the job transferred nothing.
+    /// setting, or the job transferred nothing under one of them.
     #[must_use]
     pub fn best(&self, metric: Metric) -> Option<Best> {
         let count = self.samples.len();
@@ -215,7 +218,8 @@ pub type Keep<'a> = &'a mut dyn FnMut(usize, u64, &Volume, &Outcome);
 /// `None`.
 ///
 /// # Errors
-/// A volume does not exist, or the load does not fit it; the error names the setting.
+/// A volume cannot exist, the load does not fit it, or a run fails or takes too long; the error has
+/// the index of the volume.
 ///
 /// # Panics
 /// A run panics.
@@ -316,7 +320,7 @@ fn of_run(volume: &Volume, run: u64) -> Volume {
     Volume { seed: volume.seed.wrapping_add(run), ..volume.clone() }
 }
 
-/// Merges the clones of each job.
+/// Result of each job, merged from the results of its clones.
 fn by_job(results: &[JobResult]) -> Vec<JobResult> {
     let mut jobs: Vec<JobResult> = Vec::new();
     for result in results {

@@ -34,7 +34,7 @@ pub fn action(text: &str) -> Result<SyncAction, String> {
 pub struct SyncOutcome {
     /// Name of the sync in md's `sync_action`.
     pub action: &'static str,
-    /// Data sectors of each member that the sync has passed.
+    /// Number of data sectors of each member that the sync has passed.
     pub completed: Sectors,
     /// Number of data sectors that each member has in all.
     pub total: Sectors,

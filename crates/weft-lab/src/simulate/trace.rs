@@ -40,7 +40,7 @@ pub struct Replay {
     pub offset_divisor: u64,
     /// Treatment of ranges that do not consist of whole blocks.
     pub align: Align,
-    /// Treatment of ranges beyond the end.
+    /// Treatment of ranges beyond the end of the volume.
     pub fit: Fit,
     /// Name of the only device to replay; `None` for all.
     pub device: Option<String>,
@@ -69,15 +69,14 @@ pub struct TraceShape {
     pub devices: Vec<(String, Bytes, u64)>,
     /// Number and bytes of the requests of each device.
     pub by_device: Vec<Requests>,
-    /// By process id, if the trace records one: the name of the process, if known, and its
-    /// requests.
+    /// Name and requests of each process, by its id; empty if the trace records no processes. The
+    /// name is empty if the trace does not record it.
     pub processes: BTreeMap<u32, (String, Requests)>,
     /// Time from the first request to the last.
     pub span: Span,
-    /// Number of reads and writes that begin where the previous one on the device ended.
+    /// Number of reads and writes that begin where the previous request on the device ended.
     pub sequential: u64,
-    /// Number of requests with a flag that says that a process waits for them, or that they are
-    /// durable.
+    /// Number of requests with at least one of the flags sync, FUA and preflush.
     pub flagged: u64,
 }
 
@@ -222,7 +221,9 @@ impl Replay {
         self.pace.unwrap_or(own)
     }
 
-    /// Placement of the devices on the volume: a single device at the start, several side by side.
+    /// Placement of the devices on the volume: only the device to replay, if one is named;
+    /// otherwise a single device at the start, and several side by side. Fails if the trace does
+    /// not have the named device.
     fn placement(&self, trace: &Trace) -> Result<Placement, SimulateError> {
         if let Some(name) = &self.device {
             let index = self.shape.devices.iter().position(|(known, ..)| known == name);
@@ -255,7 +256,8 @@ impl Replay {
         ends.max().unwrap_or(0)
     }
 
-    /// The clients of the trace, or one client for all if they are not separated.
+    /// The clients of the trace, or one client for all requests if clients are not separated. Fails
+    /// if the trace does not distinguish clients.
     fn clients(&self) -> Result<Vec<Client>, SimulateError> {
         if let Some(by) = self.by {
             return Client::of(&self.shape, by);
@@ -304,7 +306,8 @@ impl Replay {
         Ok(Replayed { outcome, changes, pace })
     }
 
-    /// Starts the process of a client on the machine.
+    /// Starts the process of a client on the machine. Fails if the trace cannot be opened, or does
+    /// not fit the volume although it must.
     fn begin(
         &self,
         machine: &mut Machine,

@@ -24,9 +24,10 @@ pub struct Volume {
     pub member_size: Option<Bytes>,
     /// Knobs of the volume.
     pub knobs: Knobs,
-    /// The write-back cache of `weft serve --write-back` in front of the array, if there is one.
+    /// The write-back cache of `weft serve --write-back` in front of the array; `None` for no
+    /// cache.
     pub write_back: Option<WriteBackConfig>,
-    /// Resync, recovery, check or repair that runs beside the load from its start.
+    /// Resync, recovery, check or repair that runs beside the load from its start; `None` for none.
     pub sync: Option<SyncAction>,
     /// CPU costs of the engine's work.
     pub costs: CostTable,
@@ -69,10 +70,10 @@ pub enum VolumeError {
     /// The chunk size is not allowed.
     #[error("chunk: found {found} bytes, expected a multiple of 4096 up to 1 GiB")]
     Chunk {
-        /// Chunk in bytes.
+        /// Chunk size in bytes.
         found: u64,
     },
-    /// Members are smaller than the size to be used of them.
+    /// The size to be used of each member exceeds the size of the smallest member.
     #[error(
         "member size: found {found} bytes, expected at most {expected}, what the smallest member has"
     )]
@@ -89,7 +90,7 @@ impl Volume {
     /// each.
     ///
     /// # Errors
-    /// A model does not exist, or their number is neither one nor `count`.
+    /// A model does not exist, or the number of models is neither one nor `count`.
     pub fn members(models: &[String], count: usize) -> Result<Vec<(String, Model)>, SimulateError> {
         let found = models.len();
         if found != 1 && found != count {

@@ -15,8 +15,8 @@ use crate::experiment::metric::Metric;
 use crate::experiment::testbed::Testbed;
 use crate::experiment::watch::{Series, longest, warm_up};
 
-/// `dbench CLIENTS`, with `-s` if `sync_open`. `log_buffers` is the number of log buffers of an
-/// XFS; with 0 the file system has the log of ext4.
+/// Load `dbench CLIENTS`, with `-s` if `sync_open`. `log_buffers` is the number of log buffers of
+/// an XFS; with 0 the file system has the log of ext4.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Dbench {
@@ -25,20 +25,21 @@ pub struct Dbench {
     sync_open: bool,
     #[serde(default)]
     log_buffers: u32,
-    /// Best-effort level of jbd2.
+    /// I/O priority of jbd2: a best-effort level, 0 to 7.
     #[serde(default = "journal_level")]
     journal_level: u8,
     /// Whether the journal lies among the files on the disk.
     #[serde(default)]
     journal_near: bool,
-    /// Duration of dbench's own operations, in percent of the times in patch 004's table.
+    /// Additional time of each of dbench's operations, in percent of its latency in patch 004's
+    /// table; 0 for none.
     #[serde(default)]
     operation_percent: u32,
     pub(super) seconds: Amount,
 }
 
 impl Dbench {
-    /// Sets another duration of dbench's operations.
+    /// Sets another additional time of dbench's operations, in percent as `operation_percent`.
     pub(super) fn take_operations(&mut self, percent: u32) {
         self.operation_percent = percent;
     }
@@ -86,8 +87,8 @@ impl Measure for Dbench {
         bounds
     }
 
-    /// Room in bytes for an ext4 of the smallest size, and for more than the files of the stock
-    /// load for each client.
+    /// Bytes of a volume with room for the smallest ext4 and, for each client, 128 MiB, which is
+    /// more than the files of dbench's stock load need.
     fn bytes(&self, _: ArrayText) -> u128 {
         (2 << 30) + u128::from(self.clients) * (128 << 20)
     }
@@ -147,7 +148,8 @@ fn flushes_checked(machine: &Machine) -> f64 {
     found.answers as f64
 }
 
-/// Number of rounds of member flushes for each flush request of the volume.
+/// Number of flushes of the member that was flushed most often, divided by the number of flush
+/// requests of the volume.
 fn flush_rounds(machine: &Machine) -> f64 {
     let members = &machine.host.snapshot().volumes[0].members;
     let most = members.iter().map(|member| member.flushes).max().unwrap_or(0);

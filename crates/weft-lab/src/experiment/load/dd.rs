@@ -1,8 +1,8 @@
 //! Metrics of `dd`: its rate, up to the close of the device.
 //!
-//! The close writes everything back, and `dd` stops its clock after the close. No job file says
-//! this: fio stops the clock of a job before the close, or with `fsync_on_close` after a flush of
-//! the members' caches, which a close does not send.
+//! The close writes everything back, and `dd` stops its clock after the close. A job file of fio
+//! cannot express this: fio stops the clock of a job before the close, or with `fsync_on_close`
+//! after a flush of the members' caches, which a close does not send.
 
 use serde::Deserialize;
 use weft_sim::workload::dd::{self, Device};
@@ -14,7 +14,7 @@ use crate::experiment::metric::Metric;
 use crate::experiment::testbed::Testbed;
 use crate::experiment::watch::{Series, Totals};
 
-/// `dd if=/dev/zero of=/dev/mdX`.
+/// Load `dd if=/dev/zero of=/dev/mdX` with `count` blocks of `block_kib` KiB.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Dd {

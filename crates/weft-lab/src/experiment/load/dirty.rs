@@ -22,7 +22,7 @@ use crate::experiment::testbed::Testbed;
 use crate::experiment::watch::{Inside, Series, Totals};
 use crate::run_name::{Field, RunName};
 
-/// Endless `dd`s on every disk of a machine.
+/// Load of endless `dd`s on every disk of a machine, under a limit of dirty pages.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Dirty {
@@ -36,7 +36,7 @@ fn seconds() -> Amount {
     Amount { quick: 6, default: 30, full: 300 }
 }
 
-/// The name of a cell in the patch's tables, split into its fields.
+/// Settings of a cell in the tables of patch 001, from the fields of the cell's name.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(try_from = "String")]
 struct Cell {
@@ -92,12 +92,14 @@ impl Cell {
 }
 
 /// Memory of the machine of a cell. `printed` is the size in the cell's name, which is rounded up
-/// to a power of two; the machine with 8 CPUs has 2942 MiB, as it reported elsewhere.
+/// to a power of two: the machine with 8 CPUs has 2942 MiB, as another of its reports says, and the
+/// name says 4096 MiB.
 fn memory_of(cpus: u32, printed: Bytes) -> Bytes {
     if (cpus, printed) == (8, Bytes::mib(4096)) { Bytes::mib(2942) } else { printed }
 }
 
-/// Parses an amount: `100M` is bytes, `20` is percent.
+/// Parses an amount of dirty pages: `100M` is bytes, `20` is percent. `None` for less than two
+/// pages, for a percentage outside of 1 to 100, and for any other text.
 fn amount(text: &str) -> Option<page_cache::Amount> {
     match text.parse::<u64>() {
         Ok(percent @ 1..=100) => Some(page_cache::Amount::Percent(percent)),
@@ -109,7 +111,8 @@ fn amount(text: &str) -> Option<page_cache::Amount> {
     }
 }
 
-/// Parses bytes: `4k`, `100M`, `1G`.
+/// Parses a size as `4k`, `100M` or `1G`. `None` for any other text, and for a number of 2²⁰ or
+/// more.
 fn bytes(text: &str) -> Option<Bytes> {
     let (number, unit) = text.split_at_checked(text.len().checked_sub(1)?)?;
     let shift = match unit {
@@ -196,7 +199,8 @@ impl Measure for Dirty {
     }
 }
 
-/// Series of totals; the bytes that disks wrote count as the work of the load.
+/// Totals over time, from the samples of a measurement. The bytes that disks wrote count as the
+/// work of the load.
 fn series(measured: &Measured) -> Series {
     let totals = |pages: u64| {
         let bytes = pages * page_cache::PAGE_BYTES;

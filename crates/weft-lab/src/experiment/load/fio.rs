@@ -7,8 +7,8 @@
 //! Isolated writes are issued one after the other, each to stripes that were not touched before, so
 //! the bytes that members transfer for each write are exact.
 //!
-//! Neither load is a job file, which has no length for each size of a run, no run that goes on
-//! until it is steady, and no first write that is not counted. Offsets differ as well: random ones
+//! Neither load can be a job file: a job file has no length for each size of a run, does not run
+//! until its rate is steady, and counts the first write too. Offsets differ as well: random ones
 //! here are drawn from all blocks with a generator of their own, which recorded results depend on,
 //! and a disjoint clone that reaches the end of its part goes on in the next part.
 
@@ -211,5 +211,5 @@ const PAUSE: Span = Span::millis(50);
 /// writes share a full stripe, and the writes reach all members.
 const APART: u64 = 7919;
 
-/// Limit of the block size: a request of 32 MiB, the largest that a client of NBD may send.
+/// Largest block size in KiB: a request of 32 MiB, the largest that a client of NBD may send.
 const BLOCK_KIB_MAX: u64 = 32 << 10;

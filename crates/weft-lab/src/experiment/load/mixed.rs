@@ -4,8 +4,9 @@
 //! them is done. The work is fixed, so a policy that delays the writers until `dd` is done gains in
 //! the first rate only.
 //!
-//! No job file says this: the clock of `dd` stops after the close of the device (`dd.rs`), and the
-//! writers may be without the `sync` flag, which direct writes of a job always carry.
+//! A job file of fio cannot express this: the clock of `dd` stops after the close of the device
+//! (`dd.rs`), and the writers may be without the `sync` flag, which direct writes of a job always
+//! carry.
 
 use serde::Deserialize;
 use weft_sim::workload::dd::Device;
@@ -18,7 +19,7 @@ use crate::experiment::metric::Metric;
 use crate::experiment::testbed::Testbed;
 use crate::experiment::watch::{Series, Totals};
 
-/// `dd`, and writers of single blocks.
+/// Load of a `dd`, and of writers of single blocks beside it.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Mixed {

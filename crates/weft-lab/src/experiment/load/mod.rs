@@ -42,7 +42,7 @@ use super::metric::Metric;
 use super::testbed::Testbed;
 use super::watch::{Inside, Series, Steady};
 
-/// Workload that uses the volume.
+/// Load of an experiment: the programs that use the volume.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Load {
@@ -113,7 +113,7 @@ impl Amount {
     }
 }
 
-/// Result of a part of a run.
+/// Result of one part of a load; a part is a separate run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Part {
     /// Name of the part; empty if the load has one part.
@@ -155,7 +155,7 @@ impl Part {
 
 /// Interface of a load to its experiment.
 trait Measure {
-    /// Metrics that rows may compare.
+    /// Metrics that the load measures, which rows may compare.
     fn metrics(&self) -> &'static [Metric];
 
     /// Numbers in the load's text, each with the range that is legal.
@@ -165,7 +165,7 @@ trait Measure {
     /// load with numbers that are within their bounds.
     fn bytes(&self, array: ArrayText) -> u128;
 
-    /// Amount of work of a part, in the unit of the load.
+    /// Amount of work of a part at each size of a run, in the unit of the load.
     fn amount(&self) -> Amount;
 
     /// Number of parts (separate runs) of the load.
@@ -173,7 +173,7 @@ trait Measure {
         1
     }
 
-    /// Runs a part on a new machine.
+    /// Runs the part with index `part` on a new machine, and returns its result.
     fn run(&self, testbed: &Testbed, size: Size, part: usize) -> Part;
 }
 
@@ -191,7 +191,7 @@ impl Load {
         }
     }
 
-    /// Metrics that rows may compare.
+    /// Metrics that the load measures, which rows may compare.
     #[must_use]
     pub fn metrics(&self) -> &'static [Metric] {
         self.each().metrics()
@@ -209,8 +209,8 @@ impl Load {
         self.each().parts(size)
     }
 
-    /// Sets another duration of dbench's operations, in percent; does nothing for loads without
-    /// them.
+    /// Sets another additional time of dbench's operations, in percent of their published
+    /// latencies. Does nothing for other loads.
     pub(super) fn take_operations(&mut self, percent: u32) {
         if let Self::Dbench(load) = self {
             load.take_operations(percent);
@@ -227,7 +227,8 @@ impl Load {
     }
 }
 
-/// Time limit of a load that ends by itself. A run that takes longer is broken.
+/// Time limit of a load that ends by itself, in seconds of virtual time, and the largest number of
+/// seconds that an endless load may run. A run that takes longer is broken.
 const SECONDS_MAX: u64 = 36_000;
 
 /// Virtual time at which a load that ends by itself is stopped.

@@ -22,7 +22,7 @@ use crate::experiment::metric::Metric;
 use crate::experiment::testbed::Testbed;
 use crate::experiment::watch::{Series, longest, warm_up};
 
-/// One reader for each level.
+/// Load of readers with direct I/O, one for each best-effort level in `levels`.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Readers {
@@ -43,7 +43,7 @@ pub enum Where {
     Random,
 }
 
-/// Weight of a best-effort level.
+/// Weight of a best-effort level in BFQ: 80 for level 0, 10 for level 7.
 ///
 /// Source   io-schedulers.md §2.1
 fn weight(level: u8) -> f64 {
@@ -80,7 +80,7 @@ impl Measure for Readers {
         bounds
     }
 
-    /// Room in bytes for a block of each reader.
+    /// Bytes of a volume that has room for one block of each reader.
     fn bytes(&self, _: ArrayText) -> u128 {
         self.levels.len() as u128 * u128::from(self.block_kib << 10)
     }
@@ -146,8 +146,8 @@ impl Readers {
     }
 }
 
-/// Distance of the worst reader from the share that its weight gives it, in percent of all bytes
-/// read.
+/// Largest difference between a reader's share of all bytes read and the share that its weight
+/// gives it, in percent of all bytes.
 fn share_error(levels: &[u8], read: &[u64]) -> f64 {
     let weights: f64 = levels.iter().map(|level| weight(*level)).sum();
     let all = read.iter().sum::<u64>().max(1) as f64;

@@ -17,7 +17,8 @@ use crate::experiment::metric::Metric;
 use crate::experiment::testbed::Testbed;
 use crate::experiment::watch::{Series, Totals};
 
-/// `tiobench --size … --numruns … --block …`.
+/// Load `tiobench --size … --numruns … --block …`, with a part for each number of threads, each
+/// block size and each repetition.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Tiobench {
@@ -28,7 +29,7 @@ pub struct Tiobench {
 }
 
 impl Tiobench {
-    /// Whether the load has no part.
+    /// Whether the load has no part, because it lists no number of threads or no block size.
     pub(in crate::experiment) fn is_empty(&self) -> bool {
         self.threads.is_empty() || self.block_kib.is_empty()
     }
@@ -64,7 +65,8 @@ impl Measure for Tiobench {
         bounds
     }
 
-    /// Room in bytes for sixteen groups, each with the log and its share of the threads' files.
+    /// Bytes of a volume with room for sixteen allocation groups of XFS, each with the log and its
+    /// share of the threads' files.
     fn bytes(&self, array: ArrayText) -> u128 {
         let chunk = u128::from(array.chunk.0);
         let threads = self.threads.iter().max().copied().unwrap_or(1);
@@ -121,5 +123,5 @@ impl Measure for Tiobench {
     }
 }
 
-/// Bytes that a file system writes back at a time.
+/// Largest request in which the file system writes pages back.
 const BIO: Bytes = Bytes::kib(256);

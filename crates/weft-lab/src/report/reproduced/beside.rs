@@ -71,7 +71,7 @@ impl Found<'_> {
         })
     }
 
-    /// Table of all means of a case.
+    /// Table of the means of all metrics in a case, for each column that was run.
     fn values(&self, case: &CaseRuns) -> Block {
         let mut columns = self.columns();
         columns.retain(|column| !case.column(column).is_empty());

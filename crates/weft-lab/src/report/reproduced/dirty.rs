@@ -16,7 +16,7 @@ use crate::experiment::{CaseRuns, Measured, Metric};
 /// page.
 const POINTS_MAX: usize = 120;
 
-/// Pages per MiB.
+/// Number of pages of 4 KiB in a MiB.
 const OF_MIB: f64 = 256.0;
 
 /// First run of a column, with its dirty pages and disks over time.
@@ -126,7 +126,7 @@ fn charts(case: &str, runs: &[Run<'_>]) -> Vec<Block> {
 }
 
 /// Chart of a value over time, with a line for each run; `of` computes the value of a point from
-/// the samples that it stands for.
+/// the samples that the point stands for.
 fn over_time(runs: &[Run<'_>], of: impl Fn(&[Sample]) -> f64) -> Lines {
     let series = runs.iter().map(|run| {
         let samples = &run.pool.samples;

@@ -6,8 +6,8 @@ use super::{Found, words};
 use crate::experiment::{Beyond, Measured, NO_VERDICTS};
 use crate::statistics::{Band, Estimate, gain_percent};
 
-/// Ratios above this limit have a chart of their own: they would hide the differences of all
-/// others.
+/// Ratios above this limit have a chart of their own: in one chart they would hide the differences
+/// of the smaller ratios.
 const LARGE: f64 = 2.5;
 
 impl Found<'_> {
@@ -102,7 +102,8 @@ impl Found<'_> {
         })
     }
 
-    /// Table of weft's own columns, compared with the better of baseline and patched.
+    /// Sentences about weft's own columns, and a table that compares them with the better of
+    /// baseline and patched. Empty if no row has such a column.
     fn own(&self) -> Vec<Block> {
         let rows: Vec<Vec<Cell>> = self
             .outcome

@@ -159,7 +159,8 @@ impl Found<'_> {
         &self.outcome.rows
     }
 
-    /// All comparisons of the experiment: those with a published figure (rows), then those without.
+    /// All comparisons of the experiment: the rows, then the comparisons beside them, which have no
+    /// published figure.
     fn compared(&self) -> impl Iterator<Item = &Measured> {
         self.outcome.rows.iter().chain(&self.outcome.beside)
     }
@@ -176,7 +177,7 @@ fn runs(case: &CaseRuns, column: &str, metric: Metric) -> Vec<f64> {
     samples.filter_map(|sample| sample.values.get(&metric).copied()).collect()
 }
 
-/// The mean of runs, with an interval if there are enough.
+/// Mean of runs, with its interval if there are two runs or more; `None` without runs.
 fn value(runs: &[f64]) -> Option<Value> {
     let first = *runs.first()?;
     Some(mean(runs).map_or(Value::exact(first), Value::from))

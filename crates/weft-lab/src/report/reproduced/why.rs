@@ -154,7 +154,8 @@ impl Found<'_> {
         }))
     }
 
-    /// Chart of the length of a list of stripes over time, in the first run.
+    /// Chart of the length of a list of stripes over time, in the first run of each column; `None`
+    /// if the list is always empty.
     fn length(&self, case: &CaseRuns, (name, about, of): &ListOf) -> Option<Block> {
         let series: Vec<Series> = self
             .columns()
@@ -185,7 +186,8 @@ impl Found<'_> {
         })
     }
 
-    /// Charts of the time for which stripes that needed a preread waited.
+    /// Chart and table of the time for which stripes waited for a preread or to be filled. Empty if
+    /// no stripe waited.
     fn waits(&self, case: &CaseRuns) -> Vec<Block> {
         let all: Vec<(&str, StripeWaits)> =
             self.columns().into_iter().map(|column| (column, waits(case, column))).collect();
@@ -238,7 +240,7 @@ impl Found<'_> {
         vec![Block::Lines(chart), Block::Table(Table { caption, columns, rows: rows.collect() })]
     }
 
-    /// Chart of the sizes of the commands to the disks, over all runs.
+    /// Chart of the sizes of the commands to the disks, over all runs; `None` without commands.
     fn sizes(&self, case: &CaseRuns, what: &str, of: fn(&Traffic) -> Sizes) -> Option<Block> {
         let all: Vec<(&str, Sizes)> = self
             .columns()
@@ -285,7 +287,8 @@ impl Found<'_> {
     }
 }
 
-/// Sentence for readers: the CPU costs at which the ratios of a curve are below 1.
+/// Sentence for readers that gives the CPU costs at which the ratios of a curve are below 1; empty
+/// without points.
 fn where_below_one(points: &[(f64, Value)]) -> String {
     let Some(first) = points.first() else { return String::new() };
     if points.iter().all(|point| point.1.value >= 1.0) {
@@ -312,7 +315,8 @@ fn waits(case: &CaseRuns, column: &str) -> StripeWaits {
     sum
 }
 
-/// The case in which most columns were run.
+/// The case in which the largest number of columns was run, the first of several; `None` without
+/// cases.
 fn fullest<'a>(cases: &[&'a CaseRuns]) -> Option<&'a CaseRuns> {
     let mut fullest: Option<&CaseRuns> = None;
     for case in cases {
