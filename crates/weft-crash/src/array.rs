@@ -35,7 +35,8 @@ pub type SlotSectors = SmallVec<[SlotSector; 4]>;
 /// sector changes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Column {
-    /// Number of the column; see the module documentation.
+    /// Number of the column: with parity the number of its data sectors, otherwise the number of
+    /// the array sector.
     pub number: u64,
     /// Slot that holds the array sector, or its first copy.
     pub data: Slot,
@@ -44,7 +45,7 @@ pub struct Column {
     pub places: SlotSectors,
 }
 
-/// Location of the array's data on its members.
+/// Geometry of an array: the place of its data on its members.
 #[derive(Clone, Debug)]
 pub struct Array {
     /// Level, layout and sizes.
@@ -59,7 +60,8 @@ pub struct Array {
 }
 
 impl Array {
-    /// An array with this layout, on disks with these first sectors of the data area.
+    /// Geometry of an array with this layout. `data_offset` has the first sector of the data area,
+    /// by disk.
     #[must_use]
     pub fn new(layout: Layout, data_offset: Vec<Sectors>) -> Self {
         let mut extents = vec![Vec::new(); layout.members().into()];
@@ -122,9 +124,9 @@ impl Array {
         }
     }
 
-    /// Sectors of a member that are lost if the sector `sector` is unreadable, because one request
-    /// reads them all: with parity at most a strip of the largest stripe (128 sectors), otherwise a
-    /// block of 4 KiB.
+    /// Data sectors of a member that are lost if the data sector `sector` is unreadable, because
+    /// one request reads them all: with parity at most a strip of the largest stripe (128 sectors),
+    /// otherwise a block of 4 KiB.
     #[must_use]
     pub fn read_as_one(&self, sector: u64) -> Range<u64> {
         let height = self.layout.parity().map_or(8, |geometry| geometry.chunk().0.min(128));

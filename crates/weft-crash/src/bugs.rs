@@ -28,7 +28,8 @@ pub const CHECKERS: [&str; 17] = [
     "I19", "I20", "I21", "P5 ",
 ];
 
-/// Checkers that must report each planted bug within a few scripts, each with all others ignored.
+/// Planted bugs, each with the checkers that must report it within a few scripts. Each of these
+/// checkers must do so even if all others are ignored.
 pub const SEEN_BY: [(Mutant, &[&str]); 52] = [
     (Mutant::AckBeforeAllCopies, &["I4 "]),
     (Mutant::AckBeforeParity, &["I4 ", "I5 ", "I1 "]),
@@ -98,8 +99,8 @@ pub const RESHAPES: [Mutant; 3] =
 /// `tests/resized.rs` find them.
 pub const RESIZES: [Mutant; 2] = [Mutant::ResizeNotRecorded, Mutant::ResizeNotResynced];
 
-/// Checkers that no bug of [`SEEN_BY`] tests: the beginning of the checker's name, and the other
-/// test that shows that the checker works.
+/// Checkers that no bug of [`SEEN_BY`] tests: the beginning of the checker's name, and a
+/// description of the other test that shows that the checker works.
 pub const UNUSED: [(&str, &str); 3] = [
     (
         "I3 ",
@@ -121,7 +122,7 @@ const BITMAPS: [Profile; 4] =
 
 const FIRST_SEED: u64 = 20_000;
 
-/// Script `number` of those that are tried for the bug `mutant`.
+/// Script number `number` in the series of scripts that are tried for the bug `mutant`.
 #[must_use]
 pub fn script(mutant: Mutant, number: u64) -> Script {
     match mutant {

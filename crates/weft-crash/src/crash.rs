@@ -34,11 +34,11 @@ pub enum CutMode {
 /// Effect of a cut on one member.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CutReport {
-    /// Sectors with a version that survived although it was not durable.
+    /// Sectors of which a version survived although it was not durable.
     pub kept: BTreeSet<u64>,
-    /// Sectors with a version that was lost.
+    /// Sectors of which a version was lost.
     pub lost: BTreeSet<u64>,
-    /// Sectors with a version that became durable by the flush of an outstanding metadata write.
+    /// Sectors of which a version became durable by the flush of an outstanding metadata write.
     pub settled: BTreeSet<u64>,
     /// Number of writes that were outstanding when the power was cut.
     pub writes_in_flight: usize,
@@ -54,8 +54,8 @@ pub struct CutReport {
 pub struct Judged {
     /// Columns that hold data and in which parity or copies could be compared.
     pub columns: u64,
-    /// Judged columns that superblocks promise to be right: the array is clean, or dirty only from
-    /// a later column on.
+    /// Judged columns in which superblocks promise that parity is right: the array is clean, or
+    /// dirty only from a later column on.
     pub promised: u64,
     /// Promised columns of arrays that are dirty only from a later column on.
     pub partly: u64,
@@ -106,11 +106,11 @@ pub struct Coverage {
     /// Cuts and stops of an array that was dirty only from a later column on, after which promised
     /// columns were judged.
     pub judged_partly: u64,
-    /// Columns judged for their parity, over all cuts.
+    /// Columns in which parity or copies were judged, over all cuts.
     pub judged_columns: u64,
-    /// Columns that were compared because their bits in the bitmap were clear (I20).
+    /// Columns in which members were compared because their bits in the bitmap were clear (I20).
     pub judged_by_bits: u64,
-    /// Superblocks of members that an assembly could not read.
+    /// Number of superblocks of members that an assembly could not read.
     pub unreadable_superblocks: u64,
     /// Members that left and were re-added by the bitmap.
     pub re_added: u64,

@@ -3,8 +3,8 @@
 //! An excuse that always holds would make its checker useless. Each excuse is therefore counted
 //! together with the number of checks, and `sweep fresh` keeps the ratios below limits.
 
-/// Largest number of wrong columns, per 10,000 columns that I6 judges, that are excused only
-/// because the write-back cache may have been writing them.
+/// Largest tolerated number of columns with wrong parity, per 10,000 columns of `ended`, that are
+/// excused only because the write-back cache may have been writing them.
 pub const CACHED_WRONG_MAX: u64 = 5;
 
 /// Counts of checks and of excuses, of one run or of many.
@@ -34,8 +34,8 @@ pub struct ExcuseCounts {
     /// Measured columns with too many combinations of versions that may have been written to
     /// compare the parity with each.
     pub too_many: u64,
-    /// Columns that I6 judged after power cuts and process crashes of arrays with a write-back
-    /// cache.
+    /// Columns that were examined for I6 after power cuts and process crashes of arrays with a
+    /// write-back cache: columns that were ever written, that are watched or that are suspect.
     pub ended: u64,
     /// The `ended` columns that are excused only because the cache may have been writing them.
     pub ended_cached: u64,

@@ -36,7 +36,8 @@ pub struct Faults {
     pub bad_writes: BTreeSet<u64>,
     /// Whether the member is gone, so that all requests fail.
     pub gone: bool,
-    /// Whether the member stalls: nothing completes, and outstanding requests stay outstanding.
+    /// Whether the member stalls: no request completes, and outstanding requests stay outstanding,
+    /// unless the member is gone.
     pub stalled: bool,
     /// Number of discards that will fail. On the media, a failed discard has the effect of a failed
     /// write of zeros.
@@ -44,12 +45,12 @@ pub struct Faults {
     /// Whether flushes fail, including the flush of a metadata write.
     pub flush_error: bool,
     /// Whether a write that fails or is aborted may leave a part of its data on the media: nothing,
-    /// the beginning, any part or all. If false, nothing is left, except for the sectors before one
-    /// in `bad_writes`.
+    /// the beginning, any part or all. If false, nothing is left, except for the sectors before the
+    /// first sector in `bad_writes`.
     pub tears: bool,
     /// Number of sectors that the member still has after it shrank; `None` if it did not shrink.
-    /// The sectors from this one on are gone for good, and requests for them fail as if the member
-    /// were gone.
+    /// The sectors from this number on are gone for good, and requests for them fail as if the
+    /// member were gone.
     pub ends_at: Option<u64>,
     /// Whether writes find no space.
     pub no_space: bool,
@@ -66,12 +67,13 @@ pub enum Planned {
     Gone,
     /// Only this operation fails, with this fault.
     Once(Fault),
-    /// Nothing completes from this operation on, until `stalled` is cleared.
+    /// No request completes from this operation on, until [`Faults::stalled`] is cleared.
     Silent,
 }
 
 impl Faults {
-    /// Sectors that cannot be read: for good, or only until they are written.
+    /// The set of sectors that cannot be read: with `for_good` the set of sectors that stay
+    /// unreadable, otherwise the set of those that can be read once they are written.
     pub(crate) fn unreadable(&mut self, for_good: bool) -> &mut BTreeSet<u64> {
         if for_good { &mut self.dead_reads } else { &mut self.bad_reads }
     }
@@ -82,7 +84,7 @@ impl Faults {
         any(&self.bad_reads) || any(&self.dead_reads)
     }
 
-    /// First sector of `set` among the `count` sectors from `at` on; `None` if there is none.
+    /// First of the `count` sectors from `at` on that is in `set`; `None` if there is none.
     pub(crate) fn hits(set: &BTreeSet<u64>, at: u64, count: u64) -> Option<u64> {
         set.range(at..at + count).next().copied()
     }

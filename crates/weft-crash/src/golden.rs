@@ -16,8 +16,8 @@ pub const RECORDED: &str = include_str!("golden.digest");
 /// Path of the file of [`RECORDED`].
 pub const PATH: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/golden.digest");
 
-/// Profile of the golden runs, limited to the features that the generator had when the digest was
-/// first recorded.
+/// Profile of the golden runs: only the features that the generator had when the digest was first
+/// recorded.
 pub const PROFILE: Profile = Profile { steps: 50, cuts: 4, more: false, ..Profile::CALM };
 
 /// Seeds of the golden runs.

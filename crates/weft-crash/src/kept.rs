@@ -80,8 +80,8 @@ fn scripts() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts")
 }
 
-/// All scripts of a folder, ordered by name. A missing folder counts as empty, because git stores
-/// no empty folders.
+/// All scripts of a folder, ordered by name, or the first error. A missing folder counts as empty,
+/// because git stores no empty folders.
 fn of_folder(folder: &Path) -> Result<Vec<Kept>, KeptError> {
     let failed = |error| KeptError::File { path: folder.to_owned(), error };
     let mut kept = Vec::new();

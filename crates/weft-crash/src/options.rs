@@ -26,8 +26,8 @@ pub struct Options {
     /// Number of full stripes of the array, which with `chunk` determines the data size of each
     /// member.
     pub full_stripes: u64,
-    /// Data size of each member beyond that of `full_stripes`, for RAID 0 and linear; zero for
-    /// members beyond the list.
+    /// Data size of each member beyond that of `full_stripes`, by member, for RAID 0 and linear;
+    /// zero for members beyond the end of the list.
     pub more_data: Vec<Sectors>,
     /// Number of spare disks.
     pub spares: usize,
@@ -38,8 +38,8 @@ pub struct Options {
     pub beside: usize,
     /// Version of the superblocks, which determines their position.
     pub version: Version,
-    /// Device number of the first member. Lower numbers belonged to members that are gone. 0 for
-    /// version 0.90, where device numbers are slots.
+    /// Device number of the first member. The numbers below it count as those of former members. 0
+    /// for version 0.90, where device numbers are slots.
     pub first_number: u16,
     /// Whether the array is created clean, which is right because its data and parity are zeros.
     pub assume_clean: bool,
@@ -103,7 +103,7 @@ pub struct Options {
     pub logged: bool,
     /// Whether clients differ in I/O class, weight and group.
     pub classes: bool,
-    /// Configuration of the write-back cache above the array, if there is one.
+    /// Configuration of the write-back cache above the array; `None` without a cache.
     pub write_back: Option<WriteBackConfig>,
 }
 

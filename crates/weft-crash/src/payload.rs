@@ -40,7 +40,7 @@ pub enum PayloadMode {
 /// Bytes of a tag, which represents a sector.
 pub const TAG_BYTES: usize = 16;
 
-/// Operations that need payload; the error with which a world without payload refuses them.
+/// Operations that need payload. A world without payload refuses them with this error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("{self:?} looks at payload, and this world has none: give it PayloadMode::Tags or Bytes")]
 pub enum NeedsPayload {
@@ -84,7 +84,7 @@ impl PayloadMode {
         self.place(part.slab_start(), part.slab_end())
     }
 
-    /// Checks that an operation that needs payload may be carried out.
+    /// Succeeds if there is payload, which the operation `what` needs.
     ///
     /// # Errors
     /// `what`, if there is no payload.

@@ -23,7 +23,7 @@ use crate::world::{Ticket, World};
 #[derive(Clone)]
 pub struct Rig {
     world: World,
-    /// Order in which requests complete in the methods that run until requests are answered.
+    /// Order in which the methods that wait for answers complete member requests.
     pub order: Order,
     last: Option<Ticket>,
 }
@@ -76,7 +76,7 @@ impl Rig {
         Self::of(Options { layout, ..Options::new(level, members, chunk) })
     }
 
-    /// A rig with these options.
+    /// A rig with these options. Panics if a checker reports a violation at the start.
     #[must_use]
     pub fn of(options: Options) -> Self {
         Self { world: World::new(options), order: Order::Fifo, last: None }.checked()
@@ -92,51 +92,54 @@ impl Rig {
 
     // --- requests that wait for nothing ---------------------------------------------------------
 
-    /// Issues a write that fills a block with a byte, and does not wait.
+    /// Issues a write that fills a block with a byte, and does not wait. Returns its ticket.
     pub fn write(&mut self, block: u64, byte: u8) -> Ticket {
         let sync = Flags { sync: true, ..Flags::NONE };
         self.issue(RequestOp::Write, block * BLOCK, BLOCK, Payload::Fill(byte), sync)
     }
 
-    /// Issues a write with tags as payload, at any start and of any length in bytes.
+    /// Issues a write of `len` bytes from byte `start` on, with tags as payload and the sync flag.
+    /// Returns its ticket.
     pub fn put(&mut self, start: u64, len: u64) -> Ticket {
         let sync = Flags { sync: true, ..Flags::NONE };
         self.issue(RequestOp::Write, start, len, Payload::Tags, sync)
     }
 
-    /// Issues a write with tags as payload and without the sync flag.
+    /// Issues a write of `len` bytes from byte `start` on, with tags as payload and without the
+    /// sync flag. Returns its ticket.
     pub fn put_nosync(&mut self, start: u64, len: u64) -> Ticket {
         self.issue(RequestOp::Write, start, len, Payload::Tags, Flags::NONE)
     }
 
-    /// Issues a FUA write with tags as payload.
+    /// Issues a FUA write of `len` bytes from byte `start` on, with tags as payload. Returns its
+    /// ticket.
     pub fn fua(&mut self, start: u64, len: u64) -> Ticket {
         let flags = Flags { sync: true, fua: true, ..Flags::NONE };
         self.issue(RequestOp::Write, start, len, Payload::Tags, flags)
     }
 
-    /// Issues a write of zeros.
+    /// Issues a write of `len` zeros from byte `start` on. Returns its ticket.
     pub fn write_zeroes(&mut self, start: u64, len: u64) -> Ticket {
         let sync = Flags { sync: true, ..Flags::NONE };
         self.issue(RequestOp::WriteZeroes, start, len, Payload::Zeros, sync)
     }
 
-    /// Issues a trim.
+    /// Issues a trim of `len` bytes from byte `start` on. Returns its ticket.
     pub fn trim(&mut self, start: u64, len: u64) -> Ticket {
         self.issue(RequestOp::Trim, start, len, Payload::Zeros, Flags::NONE)
     }
 
-    /// Issues a flush.
+    /// Issues a flush, and does not wait. Returns its ticket.
     pub fn flush(&mut self) -> Ticket {
         self.issue(RequestOp::Flush, 0, 0, Payload::Zeros, Flags::NONE)
     }
 
-    /// Issues a read.
+    /// Issues a read of `len` bytes from byte `start` on. Returns its ticket.
     pub fn get(&mut self, start: u64, len: u64) -> Ticket {
         self.issue(RequestOp::Read, start, len, Payload::Zeros, Flags::NONE)
     }
 
-    /// Issues any request and lets the engine handle it.
+    /// Issues a request of any kind and lets the engine handle it. Returns its ticket.
     pub fn issue(
         &mut self,
         op: RequestOp,
@@ -151,8 +154,9 @@ impl Rig {
         ticket
     }
 
-    /// Issues any request without running the engine. The engine handles it together with all other
-    /// requests that are issued before the next [`World::settle`].
+    /// Issues a request of any kind without running the engine, and returns its ticket. The engine
+    /// handles the request together with all others that are issued before the next
+    /// [`World::settle`].
     pub fn plug(
         &mut self,
         op: RequestOp,
@@ -249,7 +253,7 @@ impl Rig {
         self.wait(ticket).map(|_| ())
     }
 
-    /// Declares a disk failed, as an administrator does.
+    /// Declares a disk failed, as an administrator does, and waits for the answer.
     pub fn fail_disk(&mut self, disk: usize) -> &mut Self {
         let member = self.member_of(disk);
         self.command(Verb::Fail(member)).unwrap_or_else(|error| panic!("fail {disk}: {error}"));
@@ -270,7 +274,7 @@ impl Rig {
         self.command(Verb::SetQueues { members, knob })
     }
 
-    /// Removes a failed disk from the array.
+    /// Removes a failed disk from the array, and waits for the answer.
     pub fn remove(&mut self, disk: usize) -> &mut Self {
         let member = self.member_of(disk);
         self.command(Verb::Remove(member)).unwrap_or_else(|error| panic!("remove {disk}: {error}"));
@@ -285,7 +289,8 @@ impl Rig {
         disk
     }
 
-    /// Starts or stops a resync, recovery, check or repair.
+    /// Starts a resync, recovery, check or repair, or stops it, and waits for the answer to the
+    /// command.
     ///
     /// # Errors
     /// The engine refuses the command.
@@ -339,8 +344,8 @@ impl Rig {
         of_disk.map(|(token, _)| token).collect()
     }
 
-    /// Completes requests of the other disks until `disk` has `count` requests outstanding. Returns
-    /// the tokens of the latter.
+    /// Completes requests of the other disks until `disk` has at least `count` requests
+    /// outstanding. Returns the tokens of all outstanding requests of `disk`.
     ///
     /// # Panics
     /// Panics if no other request is outstanding before that.
@@ -407,13 +412,14 @@ impl Rig {
         self
     }
 
-    /// Starts an engine from the media, with consent if the array is dirty and degraded.
+    /// Starts an engine from the media, with consent if the array is dirty and degraded. Panics if
+    /// the assembly is refused.
     pub fn recover(&mut self) -> &mut Self {
         self.try_recover().unwrap_or_else(|refused| panic!("recover: {refused}"));
         self
     }
 
-    /// Variant of [`Self::recover`] that returns the refusal of an assembly.
+    /// Variant of [`Self::recover`] that does not panic if the assembly is refused.
     ///
     /// # Errors
     /// The assembly is refused.

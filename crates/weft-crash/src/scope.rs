@@ -84,12 +84,14 @@ pub struct Search {
     pub refused: u64,
     /// Seed of the search.
     pub seed: u64,
-    /// Function that plants a bug in every engine, to show that the search finds it.
+    /// Function that plants a bug in every engine, to show that the search finds it; `None` to
+    /// plant none.
     pub planted: Option<fn(&mut World)>,
     /// Whether the power is also cut in states with equal fingerprints and the results compared
     /// ([`same_after_cuts`]), instead of skipping such states.
     pub compared: bool,
-    /// Name of a part of the fingerprint that is left out, to show that the comparison then fails.
+    /// Name of a part of the fingerprint that is left out, to show that the comparison then fails;
+    /// `None` to leave none out.
     pub left_out: Option<&'static str>,
     /// Number of states that had the fingerprint of an earlier state but a different result of the
     /// power cuts.
@@ -110,7 +112,7 @@ enum Choice {
 /// A state that the search has reached, from which it may go on with any of the choices in `left`.
 struct Node {
     world: World,
-    /// Number of operations of the script that were issued so far.
+    /// Number of operations of the script that were issued before this state.
     asked: usize,
     wakes: u32,
     /// Choices that no walk has made yet. The last one is made next.
@@ -215,7 +217,8 @@ impl Search {
     }
 
     /// Walks from `first`, a state in which the first `asked` operations of the script were already
-    /// issued. Returns all states on the walks, and the number of walks.
+    /// issued, at most `walks` times. Returns all states on the walks, and the number of walks.
+    /// Panics at the first violation.
     fn walk(
         &self,
         first: World,
@@ -275,7 +278,8 @@ impl Search {
         sum.0
     }
 
-    /// Cuts the power or crashes the process, recovers, and verifies everything.
+    /// Cuts the power or crashes the process, recovers, and verifies everything. `may_lose` allows
+    /// the loss of a member. Panics at the first violation.
     fn cut(&mut self, mut world: World, mut rng: Rng, may_lose: bool, note: &str) {
         world.rng = rng.fork();
         world.coverage = Coverage::default();
@@ -346,8 +350,8 @@ impl Node {
         Self { world, asked, wakes, left }
     }
 
-    /// Whether all operations of the script were issued and no request or computation is
-    /// outstanding.
+    /// Whether the walk may end in this state: all operations of the script were issued, and no
+    /// request or computation is outstanding.
     fn is_end(&self, script: &[Op]) -> bool {
         self.asked == script.len() && self.world.outstanding().next().is_none()
     }

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// Values by sector, in the order of sectors; not every sector has one.
+/// Map from sectors to values, in the order of sectors. A sector may have no value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SectorMap<T> {
     pages: BTreeMap<u64, Page<T>>,
@@ -26,8 +26,8 @@ fn place(sector: u64) -> (u64, usize) {
     (sector / PAGE as u64, (sector % PAGE as u64) as usize)
 }
 
-/// Part of a range of sectors that lies in a page: first sector of the page, and the indexes of the
-/// part within the page.
+/// Part of a range of sectors that lies in page number `page`: first sector of the part, and the
+/// indexes of the part within the page. The indexes are empty if no part lies in the page.
 fn part(page: u64, sectors: &Range<u64>) -> (u64, Range<usize>) {
     let first = page * PAGE as u64;
     let start = sectors.start.max(first);
@@ -63,7 +63,8 @@ impl<T> SectorMap<T> {
         }
     }
 
-    /// Entries of the sectors in a range that have one.
+    /// Entries in a range of sectors, in order: sector and value. Sectors without a value are left
+    /// out.
     pub(crate) fn range(&self, sectors: Range<u64>) -> impl Iterator<Item = (u64, &T)> {
         self.pages.range(pages(&sectors)).flat_map(move |(page, entries)| {
             let (first, places) = part(*page, &sectors);
@@ -73,7 +74,8 @@ impl<T> SectorMap<T> {
         })
     }
 
-    /// Entries of all sectors of a range, created where there are none.
+    /// Entries of all sectors of a range, in order: sector and value. Sectors without a value get a
+    /// new one, the result of `new`.
     pub(crate) fn all_of(
         &mut self,
         sectors: Range<u64>,

@@ -108,24 +108,24 @@ pub struct Totals {
     pub io_errors: IoErrors,
     /// Counts of silent faults that were planted and found.
     pub silent: Silent,
-    /// Number of arrays that were stopped and then found clean and durable.
+    /// Number of stops of an array by an administrator that succeeded.
     pub stops: u64,
     /// Number of distinct states of short scripts in which the power was cut.
     pub scope_states: u64,
     /// Counts of power cuts, by their circumstances. A small scope cuts the power or crashes the
     /// process several times in each of its states.
     pub coverage: Coverage,
-    /// Counts of checks in scripts that accepted content which clients' writes alone do not explain
-    /// (excuses).
+    /// Counts of checks in scripts that accepted content which clients' writes alone do not
+    /// explain: the excuses.
     pub excuses: ExcuseCounts,
     /// Number of process crashes.
     pub kills: u64,
     /// Number of sectors that were read back and found right.
     pub verified: u64,
-    /// Runs of pages that write-back caches wrote only in part.
+    /// Counts of the runs of dirty pages of which write-back caches wrote only some parts.
     pub partly_written: PartlyWritten,
-    /// Number of blocks that were written again after more members were lost than the level
-    /// survives.
+    /// Number of blocks that were written again at the end of scripts that leave an array without
+    /// redundancy.
     pub written_again: u64,
     /// Number of columns with data in which parity or copies were checked and found right.
     pub scrubbed: u64,
@@ -162,7 +162,8 @@ impl Work {
         scopes.chain(loads).chain(silent).chain(straight).chain(scripts).collect()
     }
 
-    /// Carries out this item of work.
+    /// Carries out this item of work. Returns its counts, in which a violation or panic is a
+    /// failure.
     #[must_use]
     pub fn run(self) -> Totals {
         match catch_unwind(AssertUnwindSafe(|| self.perform())) {
@@ -220,9 +221,9 @@ impl Work {
         Totals { failures: vec![format!("{text}{again}")], failing, ..Totals::default() }
     }
 
-    /// Work of the kind with this name: the name of a profile, `scope`, `steady`, `faulty` or
-    /// `silent`. `scope`, `steady` and `faulty` may have the prefix `straight-`. `None` if no kind
-    /// has this name.
+    /// Item of work with this number, of the kind with this name: the name of a profile, `scope`,
+    /// `steady`, `faulty` or `silent`. `scope`, `steady` and `faulty` may have the prefix
+    /// `straight-`. `None` if no kind has this name.
     #[must_use]
     pub fn named(name: &str, number: u64) -> Option<Self> {
         match name {
@@ -242,7 +243,7 @@ impl Work {
 }
 
 impl Totals {
-    /// Adds the counts of another run.
+    /// Adds the counts and failures of another run.
     pub fn merge(&mut self, other: Self) {
         self.seeds += other.seeds;
         self.fault_seeds += other.fault_seeds;
@@ -285,8 +286,8 @@ impl Totals {
     }
 }
 
-/// Carries out all work on `threads` threads. After each item, `progress` receives the number of
-/// finished items and the totals so far.
+/// Carries out all work on `threads` threads, and returns the sum of the counts. After each item,
+/// `progress` receives the number of finished items and the totals so far.
 #[must_use]
 pub fn run(work: &[Work], threads: usize, progress: &(dyn Fn(usize, &Totals) + Sync)) -> Totals {
     let next = AtomicUsize::new(0);
@@ -344,7 +345,7 @@ fn seed_of(profile: Profile, seed: u64) -> Result<Totals, String> {
 }
 
 /// Searches sampled states of short scripts ([`crate::scope`]), with the policy, the level and the
-/// initial state of the array that `number` chooses.
+/// initial state of the array that `number` chooses. Returns the counts.
 fn scope(number: u64) -> Totals {
     let policies = policies();
     let (name, knobs) = policies[number as usize % policies.len()];
@@ -357,7 +358,7 @@ fn scope(number: u64) -> Totals {
 }
 
 /// Searches sampled states of short scripts ([`crate::scope`]), with the level without parity and
-/// the initial state of the array that `number` chooses.
+/// the initial state of the array that `number` chooses. Returns the counts.
 fn straight_scope(number: u64) -> Totals {
     let starts = [Start::Clean, Start::Degraded, Start::Dirty];
     let shapes = &levels::STRAIGHT_SHAPES;
@@ -414,7 +415,7 @@ fn members_min(level: Level) -> usize {
 }
 
 /// Runs a load of four clients with [`DEPTH`] requests at a time; at the end everything is read and
-/// all parity recomputed.
+/// all parity recomputed. Returns the counts, or the description of a failure.
 fn steady(number: u64, straight: bool) -> Result<Totals, String> {
     let mut rng = Rng::new(number ^ 0x57ea_d1e5);
     let level = rng.pick(&levels::PARITY);

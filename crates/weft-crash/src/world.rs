@@ -141,7 +141,7 @@ pub struct World {
     /// writes that had been acknowledged when it was issued.
     drains: BTreeMap<Ticket, (VolumeId, FlushMark)>,
     /// Number of stripes of the stripe cache. `resizes` has the numbers that unanswered commands
-    /// ask for.
+    /// request.
     cache_stripes: u32,
     resizes: BTreeMap<Ticket, u32>,
     waiting: VecDeque<Waiting>,
@@ -167,7 +167,7 @@ pub struct World {
     lacked_space: bool,
     /// Model of the values that clients may read.
     pub model: Model,
-    /// The bare volume beside the array, if there is one.
+    /// Volume beside the array: a bare volume or a second array; `None` without one.
     bare: Option<Bare>,
     /// Geometry of the array.
     pub array: Array,
@@ -196,12 +196,13 @@ pub struct World {
     pub digest: Digest,
     /// Counts of power cuts by their circumstances, and of related events.
     pub coverage: Coverage,
-    /// Runs of pages that the write-back caches of earlier engines wrote only in part.
+    /// Counts of the runs of dirty pages of which the write-back caches of earlier engines wrote
+    /// only some parts.
     partly_written: PartlyWritten,
     /// Excuses of reads: counts of contents read that were accepted although the writes of clients
     /// alone do not explain them. The excuses of checkers are in `checkers`.
     excuses: ExcuseCounts,
-    /// Number of member requests and computations that completed.
+    /// Number of member requests and computations that have completed so far.
     pub(crate) completed: u64,
     /// Random numbers that choose which request completes next.
     pub rng: Rng,
@@ -364,7 +365,7 @@ impl World {
         }
     }
 
-    /// Refuses arrays with a partial parity log, if there is no payload.
+    /// Returns a refusal if any array has a partial parity log and there is no payload.
     fn refuse_logs(&self) -> Result<(), Refused> {
         let logged = |disk: &usize| self.record.of(*disk).is_some_and(|sb| sb.ppl_area().is_some());
         let found = (0..self.disks.len()).find(logged).map(|_| NeedsPayload::Ppl);
@@ -396,7 +397,8 @@ impl World {
         Candidate::new(self.member_info(disk, MemberIndex(disk as u16)), metadata)
     }
 
-    /// Bitmap and logs to which a superblock of a disk points.
+    /// Bitmap and logs to which a superblock of a disk points, or the reason why they cannot be
+    /// read.
     pub(crate) fn logs_of(
         &self,
         disk: usize,
@@ -482,7 +484,8 @@ impl World {
         self.engine.as_ref().expect("an engine runs").snapshot()
     }
 
-    /// Runs of pages that the write-back caches of all engines so far wrote only in part.
+    /// Counts of the runs of dirty pages of which the write-back caches of all engines so far wrote
+    /// only some parts.
     #[must_use]
     pub fn partly_written(&self) -> PartlyWritten {
         let cache = self.engine.as_ref().and_then(|engine| engine.snapshot().write_back);
@@ -504,7 +507,7 @@ impl World {
         }
     }
 
-    /// The engine; `None` if none runs.
+    /// The engine, to change it; `None` if none runs.
     pub fn engine_mut(&mut self) -> Option<&mut Engine> {
         self.engine.as_mut()
     }
@@ -573,7 +576,8 @@ fn bad_sectors(assembly: &Assembly) -> BTreeSet<(usize, u64)> {
     bad
 }
 
-/// Sectors of a disk as a start would read them.
+/// Reads `len` bytes from `sector` of a disk as a start would read them. Returns an error if a
+/// sector cannot be read.
 fn read_media(disk: &Disk, sector: Sectors, len: usize) -> std::io::Result<Vec<u8>> {
     let read = disk.read_whole(sector.0, (len as u64).div_ceil(SECTOR_BYTES));
     read.map_err(|fault| std::io::Error::other(format!("{fault:?}")))

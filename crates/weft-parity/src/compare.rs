@@ -11,7 +11,7 @@ use std::ops::Range;
 use crate::strips::{Weighted, assert_weighted};
 use crate::{Parity, gf};
 
-/// Disagreement of stored parity with the data.
+/// Result of [`Parity::compare`]: which of the stored parities differ from those of the data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Mismatch {
     /// Whether P was compared and differs.
@@ -28,18 +28,19 @@ impl Mismatch {
     }
 }
 
-/// The one strip that would explain every difference if it alone were wrong.
+/// Result of [`Parity::locate`]: the single strip that explains every difference if it alone is
+/// wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Located {
     /// P and Q agree with the data.
     Clean,
-    /// The data strip at this index of `data`.
+    /// Only the data strip at this index of the argument `data` is wrong.
     Data(usize),
-    /// P is wrong: Q agrees with the data everywhere.
+    /// Only P is wrong: Q agrees with the data everywhere.
     P,
-    /// Q is wrong: P agrees with the data everywhere.
+    /// Only Q is wrong: P agrees with the data everywhere.
     Q,
-    /// No single strip: at least two are wrong.
+    /// No single strip explains all differences, so at least two strips are wrong.
     Unknown,
 }
 
@@ -62,7 +63,8 @@ impl Parity {
         self.kernels.equal(a, b)
     }
 
-    /// Compares stored P and Q, where given, with the data.
+    /// Compares stored P and Q, where given, with the data. Returns which of them differ; the
+    /// comparison ends as soon as all that are given differ.
     ///
     /// Shape    every slice has one length; a parity that is not given does not differ
     /// Units    each strip comes with the exponent k of its coefficient gᵏ, at most 254
@@ -102,8 +104,9 @@ impl Parity {
     ///
     /// A wrong byte in the data strip with exponent k changes P by some x ≠ 0 and Q by gᵏ·x, so the
     /// quotient of the two differences identifies the strip. The result rests on the assumption
-    /// that one strip is wrong: if two are, a byte points at some correct strip of n with a
-    /// probability of about n/255. Trust it only as far as other evidence supports it.
+    /// that only one strip is wrong. If two strips are wrong, a differing byte identifies one of
+    /// the n correct data strips with a probability of about n/255. Other evidence should support
+    /// the result.
     ///
     /// Shape    every slice has one length
     /// Units    each strip comes with the exponent k of its coefficient gᵏ, at most 254
@@ -139,7 +142,8 @@ impl Parity {
     }
 }
 
-/// The strip that explains the differences `x` of P and `y` of Q at one byte.
+/// Strip that explains the differences `x` of P and `y` of Q at one byte: `Clean` if both are 0,
+/// `Unknown` if no data strip has the exponent that the quotient y/x gives.
 fn culprit(data: &[Weighted<'_>], x: u8, y: u8) -> Located {
     match (x, y) {
         (0, 0) => Located::Clean,
@@ -153,7 +157,7 @@ fn culprit(data: &[Weighted<'_>], x: u8, y: u8) -> Located {
     }
 }
 
-/// Buffer for the computed P and Q of one block.
+/// Buffer for P and Q of one block of [`BLOCK_BYTES`], computed from the data.
 struct Scratch {
     p: [u8; BLOCK_BYTES],
     q: [u8; BLOCK_BYTES],
@@ -174,7 +178,8 @@ fn blocks(strip_bytes: usize) -> impl Iterator<Item = Range<usize>> {
     starts.map(move |start| start..strip_bytes.min(start + BLOCK_BYTES))
 }
 
-/// Size of a block: two of them leave most of a 32 KiB first-level cache to the data.
+/// Bytes of each strip that are checked at a time. P and Q of a block leave most of a first-level
+/// cache of 32 KiB to the data.
 const BLOCK_BYTES: usize = 4096;
 
 #[cfg(test)]

@@ -92,7 +92,8 @@ pub(crate) const fn exponent_difference(a: u8, b: u8) -> u8 {
 /// Source   md-raid.md §5.2, the polynomial 0x11d
 pub(crate) const REDUCTION: u8 = 0x1d;
 
-/// Products of each coefficient c with every low nibble and with every high nibble.
+/// Products of each coefficient c with 0..=15 (low nibbles) and with 16·(0..=15) (high nibbles),
+/// indexed by c, then 0 or 1, then nibble.
 ///
 /// Multiplication distributes over XOR, so c·x is the XOR of two lookups of 16 entries each. The
 /// tables have the form that a byte shuffle needs. 256 × 2 × 16 bytes = 8 KiB.
@@ -116,7 +117,7 @@ const fn nibbles() -> [[[u8; 16]; 2]; 256] {
     }
 }
 
-/// Products of `unit` with 0..=15, each computed from the one with half the index.
+/// Products of `unit` with 0..=15. Each is computed from the product at half its index.
 const fn multiples(unit: u8) -> [u8; 16] {
     let mut table = [0; 16];
     let mut index = 1;

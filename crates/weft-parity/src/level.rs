@@ -6,7 +6,7 @@ use std::fmt;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Level {
-    /// One byte at a time; the reference for all other levels.
+    /// Portable code, one byte at a time: the reference for all other levels.
     Scalar,
     /// aarch64: 16 bytes at a time, products by two table look-ups.
     Neon,

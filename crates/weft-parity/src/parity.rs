@@ -17,9 +17,10 @@ pub struct Parity {
 }
 
 impl Parity {
-    /// Chooses the best level of this CPU, and its strategy for strips that are in a cache.
+    /// Chooses the fastest level of this CPU, and its strategy for strips that are in a cache.
     ///
-    /// Reads no environment variable; a caller that offers a choice uses [`Parity::with_level`].
+    /// Reads no environment variable: a program that lets its user choose the level calls
+    /// [`Parity::with_level`].
     #[must_use]
     pub fn detect() -> Self {
         let mut best_first = Level::ALL.into_iter().rev();
@@ -34,7 +35,7 @@ impl Parity {
         simd::kernels(level).map(|kernels| Self { kernels, strategy })
     }
 
-    /// Uses another strategy for `pq`, `xor` and `recover_two`, with the same kernels.
+    /// Returns the same kernels with another strategy for `pq`, `xor` and `recover_two`.
     #[must_use]
     pub fn with_strategy(self, strategy: Strategy) -> Self {
         Self { strategy, ..self }

@@ -38,13 +38,13 @@ pub(crate) fn q_scalar(data: &[Weighted<'_>], offset: usize, q: &mut [u8]) {
     }
 }
 
-/// Reference for [`crate::Parity::update_pq`] with only Q.
+/// Reference for [`crate::Parity::update_pq`] with only Q; `coefficient` is gᵏ of the data strip.
 pub(crate) fn update_q_scalar(coefficient: u8, old: &[u8], new: &[u8], q: &mut [u8]) {
     mul_into_scalar(coefficient, old, q);
     mul_into_scalar(coefficient, new, q);
 }
 
-/// Reference for [`crate::Parity::update_pq`] with P and Q.
+/// Reference for [`crate::Parity::update_pq`] with P and Q; `coefficient` is gᵏ of the data strip.
 pub(crate) fn update_pq_scalar(
     coefficient: u8,
     old: &[u8],
@@ -67,7 +67,7 @@ pub(crate) fn mul_into_scalar(coefficient: u8, source: &[u8], target: &mut [u8])
 }
 
 /// Reference for [`crate::Parity::recover_data_from_q`]. The strips in `others` are read from byte
-/// `offset` on.
+/// `offset` on; `of_q` is g⁻ᵏ for the exponent k of the lost strip.
 pub(crate) fn recover_one_scalar(
     others: &[Weighted<'_>],
     offset: usize,

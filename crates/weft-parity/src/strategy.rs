@@ -45,19 +45,20 @@ use std::fmt;
 /// Order in which strips are read, and way in which results are stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Strategy {
-    /// Strips are read in order, and results go into the caches.
+    /// Strips are read from first to last or from last to first, and results go into the caches.
     InOrder,
     /// Strips are swapped in pairs (1, 0, 3, 2, …) and read in wide columns; results go into the
     /// caches.
     ///
     /// Only some kernels have this variant: [`xor`](crate::Parity::xor) of every level except
     /// scalar, [`pq`](crate::Parity::pq) and [`recover_two`](crate::Parity::recover_two) of
-    /// AVX-512. The others read in order.
+    /// AVX-512. All others work as with [`Strategy::InOrder`].
     Swapped,
-    /// Strips are read in order and prefetched; results bypass the caches.
+    /// Strips are read in order and prefetched, and results bypass the caches.
     ///
-    /// Results that are not aligned to 64 bytes go through the caches, and so do those of kernels
-    /// without such stores (scalar, NEON).
+    /// Kernels without streaming stores (scalar, NEON) store through the caches and do not
+    /// prefetch. Other kernels do the same if a result is not aligned to a vector: to 16, 32 or 64
+    /// bytes, by level.
     Streaming,
 }
 
@@ -93,11 +94,12 @@ impl Strategy {
     /// Fastest strategy on a CPU of this maker if the strips are in no cache and no CPU reads the
     /// results soon.
     ///
-    /// With long strips, streaming is faster; on AMD's CPUs only if there are fewer than eight
-    /// strips per result, so that stores are a large part of the work. With short strips, most of
-    /// the time is spent on the first lines of each strip, which are not prefetched. Streaming is
-    /// then faster only if there are two results, because ordinary stores first read the lines that
-    /// they change, and at most ten strips, because more would compete for prefetches.
+    /// With long strips (16 KiB or more), streaming is faster; on AMD's CPUs only if there are
+    /// fewer than eight strips per result, so that stores are a large part of the work. With short
+    /// strips, most of the time is spent on the first lines of each strip, which are not
+    /// prefetched. Streaming is then faster only if there are two results, because ordinary stores
+    /// first read the lines that they change, and at most ten strips, because more would compete
+    /// for prefetches.
     ///
     /// Shape    `sources` strips are read and `results` are written, of `strip_bytes` each
     /// Source   `weft-bench parity --only DRAM --strategy streaming`, and `in-order`: ratios to
@@ -123,7 +125,7 @@ impl Strategy {
         if long || (results > 1 && sources <= 10) { Self::Streaming } else { Self::InOrder }
     }
 
-    /// Returns the strategy with this order of reads that stores through the caches, for results
+    /// Returns the strategy with the same order of reads that stores into the caches, for results
     /// that are read at once.
     pub(crate) const fn into_caches(self) -> Self {
         match self {

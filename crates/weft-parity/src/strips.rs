@@ -22,7 +22,7 @@ pub(crate) fn assert_weighted(data: &[Weighted<'_>], strip_bytes: usize) {
     }
 }
 
-/// A strip for the XOR kernels: alone, or with an exponent, which XOR does not need.
+/// A strip as the XOR kernels take it: a slice, or a slice with an exponent, which they ignore.
 pub(crate) trait Strip: Copy {
     fn bytes(&self) -> &[u8];
 }

@@ -23,8 +23,8 @@ use super::{Record, View, Violation};
 
 const NAME: &str = "I4 no early acknowledgement";
 
-/// Checker I4. A counter of events gives the order of submissions, completions, receipts and
-/// replies.
+/// Checker I4, no early acknowledgement. All times are counts of events: submissions, completions,
+/// receipts and replies.
 #[derive(Clone, Debug, Default)]
 pub struct Acknowledge {
     clock: u64,
@@ -33,11 +33,13 @@ pub struct Acknowledge {
     flushes: BTreeMap<Token, (usize, u64)>,
     /// The last write of each sector, by disk and absolute sector.
     stored: BTreeMap<(usize, u64), Stored>,
-    /// Sectors that a disk had no space for, by disk and absolute sector, until they are written.
+    /// Sectors of writes that failed for lack of space, by disk and absolute sector, until they are
+    /// written.
     refused: BTreeSet<(usize, u64)>,
-    /// By disk: time before which every completed write is durable.
+    /// Time before which every completed write is durable, by disk.
     durable: BTreeMap<usize, u64>,
-    /// By disk: time of the last completion that an acknowledged write relies on.
+    /// Time of the last completion that is not yet durable and on which an acknowledged write
+    /// relies, by disk.
     relied_on: BTreeMap<usize, u64>,
 }
 
@@ -47,8 +49,8 @@ struct Request {
     op: RequestOp,
     flags: Flags,
     range: ByteRange,
-    /// By disk: time of the last completion that must be durable before a flush or a request with
-    /// PREFLUSH is answered. The map is a copy of `relied_on` at the receipt of the request.
+    /// Time of the last completion that must be durable before a flush or a request with PREFLUSH
+    /// is answered, by disk: a copy of `relied_on` at the receipt of the request.
     must_be_durable: BTreeMap<usize, u64>,
 }
 
@@ -82,9 +84,8 @@ impl Request {
 }
 
 impl Stored {
-    /// Whether this sector's content from a write submitted after the time `received` is durable,
-    /// or was durable before a later write replaced it. Writes that completed before the time
-    /// `flushed` are durable.
+    /// Whether this sector has, or once had, durable content from a write that was submitted after
+    /// the time `received`. Writes that completed before the time `flushed` are durable.
     fn is_durable(&self, received: u64, flushed: u64) -> bool {
         let was =
             |(submitted, completed): &(u64, u64)| *submitted > received && *completed < flushed;
@@ -176,7 +177,8 @@ impl Acknowledge {
         }
     }
 
-    /// Disks that still have to be flushed for a request that is a flush or has PREFLUSH.
+    /// Numbers of the in-sync disks that must still be flushed before `request`, a flush or a
+    /// request with PREFLUSH, may be answered.
     fn not_flushed_for<'a>(
         &'a self,
         view: View<'a>,
@@ -192,7 +194,8 @@ impl Acknowledge {
         request.must_be_durable.iter().filter(late).map(|(disk, _)| *disk)
     }
 
-    /// Checks rule (e) for a client's write that is about to go to a disk.
+    /// Checks rule (e) for a client's write that is about to go to a disk: before the data of a
+    /// write with PREFLUSH, everything that was acknowledged before its receipt must be durable.
     fn follows_its_flush(&self, view: View<'_>, write: &Write, found: &mut Vec<Violation>) {
         // The request that the disk had no space for is answered already; its data is written later
         // without regard to flushes.
@@ -315,8 +318,8 @@ impl Acknowledge {
     }
 }
 
-/// Array sectors that a write to a member in sync stores; `None` if any sector of the write is
-/// parity or space that the array does not use.
+/// Array sectors that a member write stores; `None` if its disk is not in sync, or if any of its
+/// sectors is parity or space that the array does not use.
 fn array_sectors(view: View<'_>, write: &Write) -> Option<Vec<u64>> {
     let offset = view.array.data_offset[write.disk].0;
     let mut slots = (0..view.array.members()).map(Slot);

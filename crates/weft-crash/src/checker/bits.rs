@@ -26,10 +26,11 @@ fn changed(view: View<'_>, (disk, at, count): DiskRange, bytes: &[u8]) -> Vec<u6
     changed.map(|(at, _)| at).collect()
 }
 
-/// Checks a write of data that is about to change the content of a member. Sectors that keep their
-/// content do not count. On a member that is being rebuilt, sectors from its recovery offset on do
-/// not count either, because the rebuild writes whole stripes. A member that was re-added by its
-/// bitmap counts as in sync wherever no bit is set.
+/// Checks that bits are set before a write of data changes the content of a member: no disk in sync
+/// may have a clear bit for a column that changes. Sectors that keep their content do not count. On
+/// a member that is being rebuilt, sectors from its recovery offset on do not count either, because
+/// the rebuild writes whole stripes. A member that was re-added by its bitmap counts as in sync
+/// wherever no bit is set.
 pub(super) fn before_data(
     view: View<'_>,
     (disk, at, count): DiskRange,
@@ -162,7 +163,7 @@ pub fn before_cut(view: View<'_>, found: &mut Vec<Violation>) {
 }
 
 /// Checks, after a power cut or a process crash, that members agree in every column for which one
-/// of them has a clear bit. Returns the number of columns compared.
+/// of them has a clear bit. Returns the number of columns compared: 0 if no member has a bitmap.
 pub fn after_cut(
     view: View<'_>,
     columns: impl Iterator<Item = u64>,

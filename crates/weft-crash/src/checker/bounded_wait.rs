@@ -81,8 +81,8 @@ impl Default for BoundedWait {
 }
 
 impl BoundedWait {
-    /// Sets how long a stripe may wait from `now` on, and how many bytes of other requests may be
-    /// written meanwhile.
+    /// Sets how long a stripe may wait, and how many bytes of other requests may be written
+    /// meanwhile. All waits start anew at `now`.
     pub fn allow(&mut self, wait_max: Span, passed_max: Bytes, now: Time) {
         self.wait_max = wait_max;
         self.passed_max = passed_max;
@@ -95,8 +95,8 @@ impl BoundedWait {
         self.longest
     }
 
-    /// Records requests that arrive and member requests that complete; late and failed completions
-    /// restart every wait.
+    /// Records requests that arrive and member requests that complete. A completion that is late or
+    /// failed restarts every wait.
     pub fn input(&mut self, now: Time, input: &Input) {
         match input {
             Input::Client(request) => {

@@ -23,11 +23,11 @@ pub struct Limits {
     pub member_bytes: u64,
 }
 
-/// Checker I12: compares counters with limits.
+/// Checker I12: compares the engine's counters, and the requests of clients, with the limits.
 #[derive(Clone, Debug)]
 pub struct Bounds {
     limits: Limits,
-    /// Bytes of each request that is not answered yet.
+    /// Payload bytes of each request that is not answered yet.
     sent: BTreeMap<(ClientId, Tag), u64>,
     /// By client: bytes and number of the requests for which the engine has not returned credit.
     outstanding: BTreeMap<ClientId, (u64, u64)>,

@@ -11,8 +11,8 @@ use super::{Array, Violation};
 
 const NAME: &str = "P5 dirty and degraded";
 
-/// Whether an assembly needs consent: a member that holds data is missing, and the superblocks say
-/// that the array is dirty.
+/// Whether an assembly needs consent: the level has parity, a member that holds data is missing or
+/// not in sync, and the superblocks say that the array is dirty.
 #[must_use]
 pub fn needs_consent(array: &Array, with: &Assembly, dirty_from: Option<Sectors>) -> bool {
     // Nothing is computed on mirrors or on stripes without parity.

@@ -24,26 +24,29 @@ use crate::disk::Disk;
 
 const NAME: &str = "I5 dirty before data";
 
-/// Checker I5: watches member writes and superblocks.
+/// Checker I5: compares writes to members with the clean state in the durable superblocks.
 #[derive(Clone, Debug, Default)]
 pub struct Dirty {
     /// Outstanding data writes.
     writes: BTreeMap<Token, Write>,
-    /// Members that the engine has reported as failed.
+    /// Members that the engine has reported as failed or replaced.
     failed: BTreeSet<MemberIndex>,
-    /// Token of the write that was just submitted, for the call of [`Self::write`] that follows.
+    /// Token of the write that was submitted last, for the call of [`Self::write`] that follows;
+    /// `None` before the first write.
     submitted: Option<Token>,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Write {
-    /// Device number, in superblocks, of the disk that is written, recorded at submission.
+    /// Device number, in superblocks, of the disk that is written, recorded at submission; `None`
+    /// if the disk has no superblock.
     number: Option<u32>,
     /// Disk and sectors of the write.
     place: bits::DiskRange,
     /// Column of the first sector.
     column: u64,
-    /// Whether I5 covers the write: it is a client's, or changes the content of the member.
+    /// Whether I5 covers the write: its origin is not a sync, or it changes the content of the
+    /// member.
     counts: bool,
 }
 
@@ -96,8 +99,8 @@ impl Dirty {
         }
     }
 
-    /// Checks that superblocks say dirty before data changes. Called after [`Self::output`] for the
-    /// same write.
+    /// Checks that all superblocks say dirty, and that bits are set, before a write changes the
+    /// content of a member. Called after [`Self::output`] for the same write.
     pub fn write(
         &mut self,
         view: View<'_>,
@@ -139,7 +142,8 @@ impl Dirty {
         }
     }
 
-    /// Checks a superblock that is written to the disk `to`.
+    /// Checks a superblock that is written to the disk `to`: a changed state needs a new update
+    /// count, and where it says clean no data may be outstanding or volatile.
     fn superblock(&self, view: View<'_>, to: usize, bytes: &[u8], found: &mut Vec<Violation>) {
         let mut block = bytes.to_vec();
         block.resize(4096.max(bytes.len()), 0);
@@ -212,8 +216,9 @@ impl Dirty {
     }
 }
 
-/// Device number of a disk, in superblocks. A disk that shrank below the place of its superblock
-/// keeps its number, because the engine knows the member until a request to it fails.
+/// Device number of a disk, in superblocks; `None` if it has no superblock. A disk that shrank
+/// below the place of its superblock keeps its number, because the engine knows the member until a
+/// request to it fails.
 fn number_of(view: View<'_>, disk: usize) -> Option<u32> {
     let cut_off = || Record::on_media(&view.disks[disk], view.record.freshest()?.version());
     let number = view.written.of(disk).map(Superblock::dev_number);

@@ -13,7 +13,7 @@ use super::Violation;
 
 const NAME: &str = "I11 exactly once";
 
-/// Checker I11: requests, answers, frames, credit and tokens, counted in and out.
+/// Checker I11: all requests, commands, tokens, frames and credit that are outstanding.
 #[derive(Clone, Debug, Default)]
 pub struct ExactlyOnce {
     newest: Option<Token>,
@@ -23,7 +23,8 @@ pub struct ExactlyOnce {
     /// Client frames that the engine holds, with the number of requests that use them.
     frames: BTreeMap<Run, usize>,
     gone: BTreeSet<ClientId>,
-    /// By client: bytes of requests sent, less bytes of credit returned.
+    /// Bytes of credit that the engine owes, by client: the bytes of requests sent, less the credit
+    /// returned.
     credit: BTreeMap<ClientId, i128>,
 }
 

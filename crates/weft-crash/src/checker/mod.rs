@@ -103,8 +103,8 @@ impl View<'_> {
         fua || self.disks[disk].write_through
     }
 
-    /// Whether the bad-block log of a disk lists one of its data sectors, be it the readable log or
-    /// the log as the engine last wrote it.
+    /// Whether the bad-block log of a disk lists the data sector `sector`: either the log as it can
+    /// be read now, or the log as the engine last wrote it.
     #[must_use]
     pub fn is_bad(&self, disk: usize, sector: u64) -> bool {
         self.record.is_bad(disk, sector) || self.written.is_bad(disk, sector)
@@ -175,8 +175,8 @@ impl Checkers {
         }
     }
 
-    /// Checks an input of the engine. If the input completes a write, the media already have its
-    /// data.
+    /// Shows an input of the engine to all checkers. If the input completes a write, the media
+    /// already have its data.
     pub fn input(&mut self, view: View<'_>, input: &Input) {
         let found = &mut self.found;
         self.single_flight.input(input);
@@ -193,8 +193,8 @@ impl Checkers {
         self.bounded_wait.input(view.now, input);
     }
 
-    /// Checks an output of the engine. If the output submits a write, the media do not have its
-    /// data yet.
+    /// Shows an output of the engine to all checkers. If the output submits a write, the media do
+    /// not have its data yet.
     pub fn output(&mut self, view: View<'_>, output: &Output) {
         let found = &mut self.found;
         self.single_flight.output(view, output, found);
@@ -217,7 +217,8 @@ impl Checkers {
         self.bounded_wait.output(view.now, output, found);
     }
 
-    /// Checks a write of `count` sectors from sector `at` that is about to be submitted to a disk.
+    /// Checks the content of a write of `count` sectors from sector `at` that is about to be
+    /// submitted to a disk (I5, I7, I20).
     pub fn write(&mut self, view: View<'_>, disk: usize, at: u64, count: u64, bytes: &[u8]) {
         if view.is_beside(disk) {
             return;
@@ -259,14 +260,15 @@ impl Checkers {
         self.stale.power_cut(lost);
     }
 
-    /// Checks an assembly from which an engine is about to start.
+    /// Checks an assembly from which an engine is about to start: no member in sync may lack
+    /// acknowledged content (I8).
     pub fn assembled(&mut self, view: View<'_>, assembly: &Assembly) {
         self.stale.assembled(view, assembly, &mut self.found);
     }
 
     /// Records that a disk joins the array; it may have been a member before. The disk lacks the
-    /// acknowledged content of `columns`. With `keeps`, its old content is valid in all other
-    /// columns.
+    /// acknowledged content of its data sectors `columns`. With `keeps`, its old content is valid
+    /// in all other sectors.
     pub fn disk_added(&mut self, disk: usize, keeps: bool, columns: impl Iterator<Item = u64>) {
         self.stale.disk_added(disk, keeps, columns);
     }

@@ -44,8 +44,8 @@ pub enum Bytes {
     Visible,
 }
 
-/// Checks the parity or copies of `columns`. If members are missing and no redundancy is left, no
-/// column is read.
+/// Compares the parity or copies of `columns` on the media. Returns the counts; all are 0 if
+/// members are missing and no redundancy is left.
 #[must_use]
 pub fn scrub(
     disks: &[Disk],
@@ -153,7 +153,7 @@ impl<'a> Media<'a> {
     }
 }
 
-/// Whether all parity that is present is right. At most one block is missing. If a data block is
+/// Whether all parity that is present is right. At most one strip is missing. If a data strip is
 /// missing, it is computed from P, and Q tells whether the result is right.
 fn consistent(parity: &Parity, placement: &Placement, blocks: &[Option<Vec<u8>>]) -> bool {
     let (p, q) = (placement.p, placement.q);
@@ -177,7 +177,8 @@ fn consistent(parity: &Parity, placement: &Placement, blocks: &[Option<Vec<u8>>]
     right(p, &p_found) && q.is_none_or(|q| right(q, &q_found))
 }
 
-/// P and Q of data strips, each given with its exponent. Without Q the exponents are ignored.
+/// Returns P and Q of data strips, each given with its exponent. Without Q the exponents are
+/// ignored, and Q is zero.
 pub(super) fn syndromes(
     parity: &Parity,
     data: &[(u8, Vec<u8>)],

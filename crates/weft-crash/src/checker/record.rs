@@ -17,9 +17,10 @@ use crate::disk::Disk;
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Record {
     supers: Vec<Option<Arc<Parsed>>>,
-    /// Bitmap of each disk; `None` where no readable superblock announces one.
+    /// Bitmap of each disk; `None` where no readable superblock announces a bitmap, or it does not
+    /// parse.
     bitmaps: Vec<Option<Bitmap>>,
-    /// Bad blocks of each disk, by its log.
+    /// Bad blocks of each disk, from its bad-block log; empty without a log.
     bad: Vec<BadBlocks>,
     gone: Vec<bool>,
     freshest: Option<usize>,
@@ -61,12 +62,12 @@ fn is_wiped(disk: &Disk, version: Version) -> bool {
     at.is_none_or(|at| disk.peek_stable(at.0, 8).iter().all(|byte| *byte == 0))
 }
 
-/// The sectors of a disk that are reserved for its bitmap.
+/// Sectors of a disk that its superblock reserves for the bitmap; `None` without a bitmap.
 fn bitmap_room(disk: &Disk, sb: &Superblock) -> Option<SectorRange> {
     sb.bitmap_room(disk.whole_size()).ok().flatten()
 }
 
-/// The bitmap of a disk with the given superblock.
+/// Bitmap of a disk with the given superblock; `None` if there is none, or it does not parse.
 fn bitmap_of(disk: &Disk, sb: &Superblock) -> Option<Bitmap> {
     let room = bitmap_room(disk, sb)?;
     let context = BitmapContext {
@@ -81,7 +82,8 @@ fn bitmap_of(disk: &Disk, sb: &Superblock) -> Option<Bitmap> {
     Bitmap::parse(&bytes, &context).ok()
 }
 
-/// The bad blocks that the log of a disk with the given superblock lists.
+/// Bad blocks in the log of a disk with the given superblock; `None` if there is no log, or it does
+/// not parse.
 fn bad_blocks_of(disk: &Disk, sb: &Superblock) -> Option<BadBlocks> {
     let area = sb.badblocks_area()?;
     let bytes = disk.peek_stable(area.start.0, area.len.0);
@@ -162,7 +164,7 @@ impl Record {
     }
 
     /// The superblock of a disk, even if it is unreadable or lies beyond the end of a disk that
-    /// shrank.
+    /// shrank; `None` if it does not parse.
     #[must_use]
     pub fn on_media(disk: &Disk, version: impl Into<Version>) -> Option<Superblock> {
         let (version, size) = (version.into(), disk.whole_size());
@@ -226,7 +228,8 @@ impl Record {
     }
 
     /// Bitmap chunks that a metadata write of `bytes` to sector `at` of a disk marks as clean: the
-    /// first column of each chunk, and its length in columns.
+    /// first column of each chunk, and its length in columns. Empty if the write is not to the
+    /// bitmap of a disk in sync.
     #[must_use]
     pub fn cleared_by(&self, state: &Disk, disk: usize, at: u64, bytes: &[u8]) -> Vec<(u64, u64)> {
         let Some(Some(bitmap)) = self.bitmaps.get(disk) else { return Vec::new() };
@@ -258,7 +261,7 @@ impl Record {
         bad.is_some_and(|bad| bad.first_in(SectorRange::new(sector, 1)).is_some())
     }
 
-    /// The slot that a disk's own superblock claims.
+    /// The slot that a disk's own superblock claims; `None` if it claims none or cannot be read.
     #[must_use]
     pub fn own_slot(&self, disk: usize) -> Option<Slot> {
         match self.of(disk)?.own_role() {
@@ -285,7 +288,8 @@ impl Record {
         self.known(disk).map(|known| &known.superblock)
     }
 
-    /// The superblock with the most events among those of present disks that claim a slot.
+    /// The superblock with the most events among those of present disks that claim a slot; `None`
+    /// if there is none.
     #[must_use]
     pub fn freshest(&self) -> Option<&Superblock> {
         self.of(self.freshest?)
@@ -312,15 +316,17 @@ impl Record {
         }
     }
 
-    /// The disk that is in sync at a slot, according to the freshest superblock.
+    /// Number of the present disk that is in sync at a slot, according to the freshest superblock;
+    /// `None` if there is none.
     #[must_use]
     pub fn in_sync(&self, slot: Slot) -> Option<usize> {
         (0..self.supers.len()).find(|disk| !self.gone[*disk] && self.in_sync[*disk] == Some(slot))
     }
 
-    /// The disk that at least one survivor counts as in sync at a slot: if the other survivors were
-    /// lost, a restart would count this disk as in sync. A survivor is another disk that is present
-    /// and that the freshest superblock counts as in sync.
+    /// Number of the disk that at least one survivor counts as in sync at a slot; `None` if no
+    /// survivor counts any. If the other survivors were lost, a restart would count this disk as in
+    /// sync. A survivor is another disk that is present and that the freshest superblock counts as
+    /// in sync.
     #[must_use]
     pub fn believed(&self, slot: Slot) -> Option<usize> {
         let disks = 0..self.supers.len();
@@ -340,7 +346,8 @@ impl Record {
         self.in_sync.get(disk).is_some_and(Option::is_some)
     }
 
-    /// Whether the disk is filled to replace another one, according to its own superblock.
+    /// Whether the disk is being filled to replace a working member, according to its own
+    /// superblock.
     #[must_use]
     pub fn is_replacement(&self, disk: usize) -> bool {
         self.of(disk).is_some_and(|sb| sb.features().contains(Features::REPLACEMENT))

@@ -24,7 +24,8 @@ pub struct SingleFlight {
 
 #[derive(Clone, Debug)]
 struct Flight {
-    /// Disk, first sector and end of the sectors that the operation writes.
+    /// Sectors that the operation writes: disk, first sector, and the sector after the last. `None`
+    /// if it writes no disk.
     sectors: Option<(usize, u64, u64)>,
     reads: Vec<Segment>,
     writes: Vec<Segment>,

@@ -23,29 +23,29 @@ use super::{View, Violation};
 
 const NAME: &str = "I8 no stale member";
 
-/// Checker I8: the state of every disk that ever was a member.
+/// Checker I8: the content that each disk, whether still a member or not, has and lacks.
 #[derive(Clone, Debug, Default)]
 pub struct Stale {
     requests: BTreeMap<(ClientId, Tag), (u64, ByteRange)>,
     writes: BTreeMap<Token, Write>,
     flushes: BTreeMap<Token, (usize, u64)>,
     clock: u64,
-    /// Submission time of the last completed write, by disk and column.
+    /// Submission time of the last completed write, by disk and data sector.
     stored: BTreeMap<(usize, u64), u64>,
-    /// By disk: columns of completed writes that are not durable, as pairs of completion time and
-    /// column.
+    /// Data sectors of completed writes that are not durable, by disk: completion time, then data
+    /// sector.
     volatile: BTreeMap<usize, Vec<(u64, u64)>>,
-    /// By disk: columns with at least one version that became durable since the disk joined.
+    /// Data sectors with at least one version that became durable since the disk joined, by disk.
     durable: BTreeMap<usize, BTreeSet<u64>>,
-    /// By disk: columns in which the disk lacks the newest acknowledged content.
+    /// Data sectors in which the disk lacks the newest acknowledged content, by disk.
     missing: BTreeMap<usize, BTreeSet<u64>>,
-    /// By disk: columns that a disk which joins without its content will miss once its new
-    /// superblock is stored. Until then a restart may find the old superblock, and the content of
-    /// the disk is unchanged.
+    /// Data sectors that a disk which joins without its content will miss once its new superblock
+    /// is stored, by disk. Until then a restart may find the old superblock, and the content of the
+    /// disk is unchanged.
     joining: BTreeMap<usize, BTreeSet<u64>>,
-    /// Columns in which the old content of a disk that came back is not valid, by disk. Either the
-    /// disk lacked the newest content of the column, when it came back or later, or it held the
-    /// column only in its volatile cache when it came back.
+    /// Data sectors in which the old content of a disk that came back is not valid, by disk. Either
+    /// the disk lacked the newest content of the sector, when it came back or later, or it held the
+    /// content only in its volatile cache when it came back.
     owed: BTreeMap<usize, BTreeSet<u64>>,
 }
 
@@ -59,7 +59,7 @@ struct Write {
 }
 
 impl Stale {
-    /// Records requests and completions. A completed flush makes columns durable.
+    /// Records requests and completions. A completed flush makes earlier completed writes durable.
     pub fn input(&mut self, view: View<'_>, input: &Input) {
         self.clock += 1;
         match input {
@@ -99,8 +99,8 @@ impl Stale {
         }
     }
 
-    /// Records member requests. When a request is answered, a disk that has not stored its data
-    /// counts as missing it.
+    /// Records member requests. When a write is answered, each disk at its slots that has not
+    /// stored the data since the receipt counts as missing it.
     pub fn output(&mut self, view: View<'_>, output: &Output) {
         self.clock += 1;
         match output {
@@ -168,8 +168,8 @@ impl Stale {
         }
     }
 
-    /// Records that a disk joins and lacks the acknowledged content of `columns`. With `keeps`, its
-    /// old content is valid in all other columns.
+    /// Records that a disk joins and lacks the acknowledged content of the data sectors `columns`.
+    /// With `keeps`, its old content is valid in all other sectors.
     pub fn disk_added(&mut self, disk: usize, keeps: bool, columns: impl Iterator<Item = u64>) {
         self.durable.remove(&disk);
         self.owed.remove(&disk);
@@ -223,7 +223,8 @@ impl Stale {
         (volatile, self.durable.clone(), joining, missing, self.owed.clone())
     }
 
-    /// Checks that no member in sync, or below its recovery offset, misses acknowledged content.
+    /// Checks that no member lacks acknowledged content in the data sectors in which the assembly
+    /// counts it as in sync: in all of them, or in those below its recovery offset.
     pub fn assembled(&mut self, view: View<'_>, assembly: &Assembly, found: &mut Vec<Violation>) {
         let joining: Vec<usize> = self.joining.keys().copied().collect();
         for disk in joining.into_iter().filter(|disk| !view.record.is_in_sync(*disk)) {

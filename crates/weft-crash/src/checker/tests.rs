@@ -24,7 +24,7 @@ use crate::model::{Payload, WriteId};
 use crate::suspects::Syndrome;
 use crate::{Order, World};
 
-/// Stage of a test: three members of RAID 5 with a chunk of 4 KiB, and the checkers. No engine
+/// Fixture of a test: three members of RAID 5 with a chunk of 4 KiB, and the checkers. No engine
 /// runs: the test makes the engine's inputs and outputs itself.
 struct Stage {
     disks: Vec<Disk>,
@@ -84,7 +84,7 @@ impl Stage {
         }
     }
 
-    /// Creates a stage with superblocks that say that the array is dirty.
+    /// Creates a fixture with superblocks that say that the array is dirty.
     fn dirty() -> Self {
         let mut stage = Self::new();
         stage.mark(false, &[2, 1, 0]);
@@ -107,7 +107,7 @@ impl Stage {
         }
     }
 
-    /// Passes a call to the checkers with a view of the stage.
+    /// Calls `act` with the checkers and a view of the simulated disks.
     fn look(&mut self, act: impl FnOnce(&mut Checkers, View<'_>)) {
         let mut checkers = self.checkers.clone();
         act(&mut checkers, self.view());
@@ -225,7 +225,8 @@ impl Stage {
     }
 
     /// Issues a client's write of array sector 0, and completes its member writes to the disks in
-    /// `parts`. The data lies in column 0 on disk 0, and its parity on disk 2.
+    /// `parts`. The data lies in column 0 on disk 0, and its parity on disk 2. Returns the
+    /// request's tag and the number of the write.
     fn write(&mut self, flags: Flags, parts: &[usize]) -> (Tag, WriteId) {
         let range = ByteRange::new(0, 512);
         let (write, bytes) = self.model.write_issued(range, Payload::Tags);
@@ -236,7 +237,8 @@ impl Stage {
         (tag, write)
     }
 
-    /// Issues a client's write, completes its member writes to the disks in `parts`, and answers.
+    /// Issues a client's write, completes its member writes to the disks in `parts`, and answers
+    /// the request.
     fn acknowledged(&mut self, parts: &[usize]) {
         let (tag, _) = self.write(SYNC, parts);
         self.finish(tag);
@@ -352,8 +354,8 @@ fn i4d_a_flush_that_is_answered_before_a_failure_is_recorded_is_caught() {
     }
 }
 
-/// An engine that writes a superblock cannot know that the superblock will be unreadable
-/// afterwards.
+/// An engine that has written a superblock cannot know that the superblock becomes unreadable
+/// afterwards, so a failure that was recorded there counts as recorded.
 #[test]
 fn i4d_a_failure_is_recorded_where_it_was_written_and_nowhere_else() {
     for told in [vec![], vec![0, 1]] {
@@ -385,9 +387,9 @@ fn i4c_a_flush_of_a_member_that_began_too_early_is_caught() {
     assert_eq!(stage.found(), [EARLY; 2]);
 }
 
-/// A write of other bytes of the same sector does not wait for the flush of a write with PREFLUSH.
-/// A member write is known to carry the data of the write with PREFLUSH only if no other request is
-/// in flight in its sectors.
+/// A write with PREFLUSH waits for its flush, and a write of other bytes of the same sector does
+/// not. A member write is therefore known to carry the data of the write with PREFLUSH only if no
+/// other request is in flight in its sectors.
 #[test]
 fn i4e_data_before_its_flush_is_caught_beside_other_writes() {
     let preflush = Flags { preflush: true, ..SYNC };
@@ -492,8 +494,8 @@ fn i5_a_write_to_a_disk_that_left_without_its_superblock_is_no_write() {
     }
 }
 
-/// Superblocks say clean, or dirty only from sector 16 on, while a resync writes to a member in
-/// sync.
+/// I5 reports superblocks that say clean, or dirty only from sector 16 on, while a resync writes to
+/// a member in sync.
 #[test]
 fn i5_clean_while_a_resync_writes_is_caught() {
     let found = |column: u64, changes: bool, mark: ResyncOffset, done: bool| {
@@ -518,6 +520,7 @@ fn i5_clean_while_a_resync_writes_is_caught() {
 }
 
 /// One request waits while 20 other requests are issued and answered, each after the time `each`.
+/// Returns the names of the checkers that report a violation.
 fn waits_beside_others(
     each: Span,
     wait_max: Span,
@@ -527,8 +530,8 @@ fn waits_beside_others(
     waits_while_others_write(each, wait_max, Bytes(u64::MAX), overlap, silent)
 }
 
-/// Variant of [`waits_beside_others`] with a bound on the bytes that other requests write
-/// meanwhile: each request writes 512 bytes.
+/// Variant of [`waits_beside_others`] with a bound on the bytes that other requests may write
+/// meanwhile; each request writes 512 bytes.
 fn waits_while_others_write(
     each: Span,
     wait_max: Span,
@@ -678,7 +681,8 @@ fn i6_knows_raid6() {
     assert_eq!(q[0], 1 ^ (2 * 2) ^ (4 * 3));
 }
 
-/// An assembly without consent is judged by the state of the assembly with consent.
+/// Whether an assembly without consent has to be refused follows from the superblocks, and from the
+/// slots that an assembly with consent fills.
 #[test]
 fn p5_dirty_and_degraded_without_consent_is_caught() {
     for (dirty, lost, level) in [

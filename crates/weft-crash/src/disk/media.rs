@@ -28,7 +28,8 @@ impl Media {
         self.put_all([(sector, bytes)].into_iter());
     }
 
-    /// Stores sectors, which must be in ascending order; each page is looked up once.
+    /// Stores contents, given as sector number and bytes in ascending order; each page is looked up
+    /// once.
     pub(super) fn put_all<'a>(&mut self, contents: impl Iterator<Item = (u64, &'a [u8])>) {
         let mut contents = contents.peekable();
         while let Some((first, _)) = contents.peek().copied() {

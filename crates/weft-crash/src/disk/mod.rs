@@ -115,15 +115,15 @@ pub struct Stats {
 pub struct IoErrors {
     /// Flushes that failed.
     pub flushes: u64,
-    /// Writes of data with FUA that failed.
+    /// Writes of data with FUA, or to a disk without a volatile cache, that failed.
     pub fua_writes: u64,
     /// Reads that failed.
     pub reads: u64,
     /// Metadata writes that failed.
     pub superblocks: u64,
-    /// Writes of data without FUA that failed.
+    /// Writes of data without FUA, to a disk with a volatile cache, that failed.
     pub writes: u64,
-    /// Failed or aborted writes that stored at least one sector.
+    /// Failed or aborted writes that stored at least one sector because of [`Faults::tears`].
     pub landed: u64,
 }
 
@@ -327,7 +327,8 @@ impl Disk {
         self.stats.io_errors.landed += u64::from(landed);
     }
 
-    /// Whether a request may complete now.
+    /// Whether outstanding requests of the disk may complete now: not while it stalls, unless it is
+    /// gone.
     #[must_use]
     pub fn can_complete(&self) -> bool {
         !self.faults.stalled || self.faults.gone
@@ -339,7 +340,8 @@ impl Disk {
         self.operations
     }
 
-    /// Content that reads would return if they had no errors, as the sectors are represented.
+    /// Content of the `count` sectors from `at` on that reads would return if they had no errors,
+    /// in the representation of the sectors.
     #[must_use]
     pub fn peek(&self, at: u64, count: u64) -> Vec<u8> {
         let mut bytes = self.peek_stable(at, count);
@@ -350,7 +352,8 @@ impl Disk {
         bytes
     }
 
-    /// Content that survives the worst power cut, as the sectors are represented.
+    /// Content of the `count` sectors from `at` on that survives the worst power cut, in the
+    /// representation of the sectors.
     #[must_use]
     pub fn peek_stable(&self, at: u64, count: u64) -> Vec<u8> {
         let len = self.sector_bytes(at);
@@ -380,8 +383,8 @@ impl Disk {
         })
     }
 
-    /// Content as a search for metadata reads it: 512 bytes of every sector. A shorter
-    /// representation of payload is repeated to fill the sector.
+    /// Content of the `count` sectors from `at` on as a search for metadata reads it: 512 bytes of
+    /// every sector. A shorter representation of payload is repeated to fill the sector.
     #[must_use]
     pub fn peek_whole(&self, at: u64, count: u64) -> Vec<u8> {
         let mut bytes = vec![0; (count * SECTOR_BYTES) as usize];
@@ -414,7 +417,7 @@ impl Disk {
             && Faults::hits(&self.faults.dead_reads, at, count).is_none()
     }
 
-    /// Changes content durably without a request.
+    /// Changes the content of the sectors from `at` on durably, without a request.
     pub fn poke(&mut self, at: u64, bytes: &[u8]) {
         let len = self.sector_bytes(at);
         for (sector, from) in (at..).zip(bytes.chunks_exact(len.max(1))) {
@@ -444,7 +447,7 @@ impl Disk {
         &self.cache
     }
 
-    /// First sector and number of sectors of each outstanding write.
+    /// Outstanding writes: the first sector and the number of sectors of each.
     pub fn outstanding_writes(&self) -> impl Iterator<Item = (u64, u64)> {
         self.outstanding.values().filter_map(|entry| match &entry.op {
             DiskOp::Write { at, count, .. } => Some((*at, *count)),
@@ -502,7 +505,8 @@ impl Disk {
         durable.into_iter().map(|(sector, _)| sector).collect()
     }
 
-    /// Makes new content of a sector durable. The sector can be read again.
+    /// Stores content of a sector on the media. A read error that lasts until the sector is written
+    /// ends.
     fn harden(&mut self, sector: u64, bytes: &[u8]) {
         self.stable.put(sector, bytes);
         self.faults.bad_reads.remove(&sector);
@@ -590,7 +594,7 @@ impl Disk {
     }
 }
 
-/// Content of the sector with this index in a buffer of several.
+/// Content of the sector at `index` in a buffer of several sectors, each of `len` bytes.
 fn nth(bytes: &[u8], index: u64, len: usize) -> &[u8] {
     &bytes[index as usize * len..][..len]
 }

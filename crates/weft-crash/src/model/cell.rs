@@ -53,8 +53,9 @@ pub(super) struct Version {
     pub(super) failed: bool,
     /// Whether a power cut may have lost the version.
     pub(super) cut: bool,
-    /// For a failed version: the model's count of reads when a read first returned this version.
-    /// `gone` is the count when a later read first returned an older version in its place.
+    /// For a failed version: the model's count of reads when a read first returned this version;
+    /// `None` if no read has. `gone` is the count when a later read first returned an older version
+    /// in its place.
     pub(super) seen: Option<u64>,
     pub(super) gone: Option<u64>,
 }
@@ -92,8 +93,8 @@ impl Version {
         self.contents.iter().any(|content| content.looks_like(sector, at, bytes))
     }
 
-    /// Whether `bytes` match a content that was written; contents that can only result from
-    /// reconstruction do not count.
+    /// Whether `bytes`, from byte `at` of the sector's representation, match a content that was
+    /// written; contents that can only result from reconstruction do not count.
     pub(super) fn was_written(&self, sector: u64, at: usize, bytes: &[u8]) -> bool {
         let written = self.contents.len() - self.reconstructed;
         self.contents[..written].iter().any(|content| content.looks_like(sector, at, bytes))
@@ -210,7 +211,7 @@ impl Cell {
         (self.first..).zip(&self.versions).skip_while(move |(number, _)| *number < floor)
     }
 
-    /// Whether the version is acknowledged and durable.
+    /// Whether the version is acknowledged and durable, so that no power cut can undo it.
     pub(super) fn is_settled(&self, number: u64) -> bool {
         let version = &self.versions[(number - self.first) as usize];
         let volatile = self.volatile.iter().any(|(other, _)| *other == number);
@@ -338,9 +339,10 @@ impl Cell {
         kept
     }
 
-    /// The newest version from `floor` on that matches `bytes` at `offset` of the sector. If writes
-    /// of parts were in flight together, every mixture matches in which all versions acknowledged
-    /// up to the count `acknowledged` have taken effect.
+    /// Number of the newest version from `floor` on that matches `bytes` at `offset` of the sector,
+    /// with the reason why it may be read; `None` if none matches. If writes of parts were in
+    /// flight together, every mixture matches, as the newest version, in which all versions
+    /// acknowledged up to the count `acknowledged` have taken effect.
     pub(super) fn find(
         &self,
         (floor, acknowledged): (u64, u64),
@@ -452,9 +454,9 @@ impl Cell {
         states.iter().any(|state| state == bytes).then_some(Why::Mixed)
     }
 
-    /// The newest version from `floor` on that differs from `bytes` by one of `errors` (XOR). If
-    /// parts of the sector were written, some bytes may be right, because such a write may have
-    /// replaced them.
+    /// Number of the newest version from `floor` on that differs from `bytes` by one of `errors`
+    /// (XOR); `None` if there is none. If parts of the sector were written, some bytes may be
+    /// right, because such a write may have replaced them.
     pub(super) fn find_off(
         &self,
         floor: u64,

@@ -77,10 +77,11 @@ pub struct Model {
     drained: u64,
     writes: BTreeMap<WriteId, Issued>,
     writes_issued: u32,
-    /// Number of acknowledged writes so far.
+    /// Number of acknowledgements so far: of acknowledged writes, and of writes of disconnected
+    /// clients that were left in the write-back cache.
     acknowledged: u64,
     reads_outstanding: u32,
-    /// Number of reads that returned content.
+    /// Number of reads that returned content, whether right or wrong.
     reads_done: u64,
     /// Number of calls of [`Self::is_reconstructed`] so far.
     reconstructed: u64,
@@ -268,7 +269,7 @@ impl Model {
         self.unflushed.push_back((self.acknowledged, range));
     }
 
-    /// Mark for a flush that is received now, to pass to [`Self::flush_acknowledged`].
+    /// Returns a mark for a flush that is received now, to pass to [`Self::flush_acknowledged`].
     #[must_use]
     pub fn flush_issued(&self) -> FlushMark {
         FlushMark(self.acknowledged)
@@ -407,7 +408,7 @@ impl Model {
         Ok(())
     }
 
-    /// Mark to pass to [`Self::settle`] for a read that is issued now.
+    /// Returns a mark for a read that is issued now, to pass to [`Self::settle`].
     #[must_use]
     pub fn reconstructed(&self) -> Reconstructed {
         Reconstructed(self.reconstructed)
@@ -503,7 +504,8 @@ impl Model {
     }
 
     /// Whether the member that holds the sector's data may have this content on its media: the
-    /// content was written, and was not durably overwritten since.
+    /// content was written, or may result from reconstruction, and was not durably overwritten
+    /// since.
     #[must_use]
     pub fn media_allows(&self, sector: u64, bytes: &[u8]) -> bool {
         self.why(sector, bytes).is_some()
@@ -541,7 +543,7 @@ impl Model {
         (contents, cell.mixed)
     }
 
-    /// Allows a content that may result from reconstruction.
+    /// Allows a content of a sector that may result from reconstruction.
     pub fn add_possible(&mut self, sector: u64, bytes: &[u8]) {
         for (_, cell) in self.cells.all_of(sector..sector + 1, Cell::new) {
             cell.add_possible(Content::Bytes(bytes.into()));

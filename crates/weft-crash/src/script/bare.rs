@@ -18,6 +18,7 @@ use crate::volumes::BARE;
 use crate::world::BARE_BYTES;
 
 /// Adds a bare volume or a second array to the options, with a write-back cache in most scripts.
+/// Also chooses the throttle, the flush rule and the classes of clients.
 pub(super) fn draw(rng: &mut Rng, profile: Profile, options: &mut Options) {
     options.bare = profile.bare;
     options.write_back = cache::draw_in(60, rng);

@@ -21,7 +21,8 @@ pub(super) fn draw_in(percent: u64, rng: &mut Rng) -> Option<WriteBackConfig> {
     rng.percent(percent).then_some(config)
 }
 
-/// Chooses how writers are throttled: by weft's own policy or by that of one of the kernels.
+/// Chooses how writers are throttled: by weft's own policy, or as in one of several kernel
+/// versions.
 pub(super) fn draw_throttle(rng: &mut Rng, options: &mut Options) {
     // The index after the last kernel's is weft's own policy.
     let kernel = Kernel::NAMES.get(rng.index(Kernel::NAMES.len() + 1));

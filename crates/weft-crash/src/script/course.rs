@@ -23,7 +23,8 @@ pub(super) struct Course<'a> {
     plant: Plant<'a>,
     world: World,
     report: Report,
-    /// Ticket of the command that stops the array, from its issue until the stop is completed.
+    /// Ticket of the command that stops the array, from its issue until the stop is completed;
+    /// `None` at all other times.
     stop: Option<Ticket>,
     /// Disks that are absent at the next start.
     away: Vec<usize>,
@@ -36,8 +37,8 @@ pub(super) struct Course<'a> {
 }
 
 impl<'a> Course<'a> {
-    /// A script in a new world, before its first step. `plant` is called after each start of an
-    /// engine.
+    /// A script in a new world, before its first step. [`Self::perform`] calls `plant` after each
+    /// start of an engine.
     pub(super) fn new(script: &'a Script, plant: Plant<'a>) -> Self {
         let (world, report) = (World::new(script.options.clone()), Report::default());
         let (away, absent, hurt) = (Vec::new(), Vec::new(), BTreeSet::new());
@@ -45,8 +46,9 @@ impl<'a> Course<'a> {
         Self { script, plant, world, report, stop: None, away, absent, hurt, re_added }
     }
 
-    /// Carries out all steps and checks the end of the run. `at` receives the index of the step
-    /// that is carried out, or the number of steps at the end.
+    /// Carries out all steps and checks the end of the run. Returns the counts of the run, or the
+    /// first violation. `at` receives the index of the step that is carried out, or the number of
+    /// steps at the end.
     pub(super) fn perform(mut self, at: &mut usize) -> Result<Report, Violation> {
         (self.plant)(&mut self.world);
         // Current number of each client. The number of a closed connection is not used again.
@@ -94,8 +96,8 @@ impl<'a> Course<'a> {
         Ok(report)
     }
 
-    /// Carries out one step. Steps that plant faults and steps that end an engine have functions of
-    /// their own.
+    /// Carries out one step; returns a violation that its check finds. Steps that plant faults and
+    /// steps that end an engine have functions of their own.
     fn step(&mut self, step: ScriptStep) -> Result<(), Violation> {
         let (script, world) = (self.script, &mut self.world);
         match step {
@@ -182,7 +184,8 @@ impl<'a> Course<'a> {
         Ok(())
     }
 
-    /// Carries out a step that ends the engine: a power cut, a process crash or a stop.
+    /// Carries out a step that ends the engine: a power cut, a process crash or a stop. Returns a
+    /// violation that the checks after it find.
     fn ending(&mut self, step: ScriptStep) -> Result<(), Violation> {
         if !matches!(step, ScriptStep::Stop | ScriptStep::Stopped) {
             self.stop = None;
@@ -278,8 +281,9 @@ impl<'a> Course<'a> {
         !torn.is_empty() && !self.script.options.survives(&self.world.array, &lost())
     }
 
-    /// Completes a stop. Members may be closed after a stop, so their caches must hold no data of
-    /// the array that is not durable: a power cut verifies this.
+    /// Completes a stop, and restarts the array. Members may be closed after a stop, so their
+    /// caches must hold no data of the array that is not durable: a power cut verifies this.
+    /// Returns a violation if the answer or the superblocks are wrong.
     fn stopped(&mut self, ticket: Ticket) -> Result<(), Violation> {
         answer_again(&mut self.world);
         self.world.run(self.script.order);
@@ -327,7 +331,7 @@ impl<'a> Course<'a> {
     }
 
     /// Starts a new engine from the media. No engine runs afterwards if the assembly is refused and
-    /// the script allows a refusal.
+    /// the script allows a refusal; a refusal that it does not allow is returned as a violation.
     fn begin(&mut self, read_only: bool) -> Result<(), Violation> {
         if self.world.failure().is_some() {
             return Ok(());
@@ -373,7 +377,8 @@ impl<'a> Course<'a> {
         self.world.read_record();
     }
 
-    /// Starts a new engine from the media, and reads everything.
+    /// Starts a new engine from the media, and reads everything. Returns a violation if the start
+    /// is refused without need.
     fn restart(&mut self, read_only: bool) -> Result<(), Violation> {
         self.begin(read_only)?;
         if self.world.is_running() && self.world.failure().is_none() {
@@ -387,7 +392,8 @@ impl<'a> Course<'a> {
         Ok(())
     }
 
-    /// Reads all content, or all that can be read. Returns the number of sectors read.
+    /// Reads all content, or all that can be read; nothing if disks lie about flushes. Returns the
+    /// number of sectors read.
     fn verify(&mut self) -> u64 {
         match (self.script.within_promises, self.script.assembles) {
             (true, _) => self.world.verify(self.script.order),
@@ -413,7 +419,8 @@ impl<'a> Course<'a> {
         Ok(())
     }
 
-    /// Ends all faults, completes all requests, and checks the content.
+    /// Ends stalls, lacks of space and planned faults, completes all requests, and checks the
+    /// content. Returns the first violation.
     fn end(&mut self) -> Result<(), Violation> {
         if !self.world.is_running() {
             return Ok(());

@@ -380,8 +380,8 @@ impl Draw {
         }
     }
 
-    /// Adds steps in which a blank disk takes the slot of the member, bits of the bitmap are
-    /// cleared, and the disk leaves again.
+    /// Adds steps in which a blank disk takes the slot of the member that was removed last, bits of
+    /// the bitmap are cleared, and the disk leaves again.
     fn is_replaced_for_a_while(&mut self, steps: &mut Vec<ScriptStep>) {
         let added = steps.iter().filter(|step| **step == ScriptStep::Add).count();
         let disk = self.first_added() + added;
@@ -727,7 +727,7 @@ fn draw_bitmap(rng: &mut Rng, options: &mut Options) {
     }
 }
 
-/// The default layout in half of the cases, otherwise any layout of the level.
+/// The default layout (`None`) in half of the cases, otherwise any layout of the level.
 fn draw_layout(rng: &mut Rng, level: Level) -> Option<u32> {
     let layouts: Vec<u32> = level.row().layouts.named().map(|(code, ..)| code).collect();
     (!layouts.is_empty() && rng.percent(50)).then(|| rng.pick(&layouts))

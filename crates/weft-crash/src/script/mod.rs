@@ -87,11 +87,11 @@ pub struct Report {
     pub requests: u64,
     /// Client requests of the volume beside the array (bare, or a second array) that were answered.
     pub bare_requests: u64,
-    /// Runs of pages that the write-back cache wrote only in part.
+    /// Counts of the runs of dirty pages of which the write-back cache wrote only some parts.
     pub partly_written: PartlyWritten,
     /// Sectors read by verification.
     pub verified: u64,
-    /// Blocks that were written again at the end, on arrays that lost more members than the level
+    /// Blocks that were written again at the end of scripts with more faults than the level
     /// survives.
     pub written_again: u64,
     /// Columns with data in which parity or copies were checked at the end.

@@ -130,8 +130,8 @@ impl Draw {
         }
     }
 
-    /// Adds steps that end the rebuilds in their middle: writes below the offset that the first
-    /// rebuild has reached, `done` recovery units, and a power cut or process crash.
+    /// Adds steps that end the rebuilds in their middle: writes below the offset of `done` recovery
+    /// units, which the first rebuild has reached, and then a power cut or process crash.
     fn end_in_the_middle(&mut self, done: u64, steps: &mut Vec<ScriptStep>) {
         let units = self.options.full_stripes;
         let rest = self.rebuilds.below(units / 4);

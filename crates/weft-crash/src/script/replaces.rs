@@ -102,7 +102,8 @@ impl Draw {
         }
     }
 
-    /// Adds, at random, a fault while a member is replaced by `spare`.
+    /// Adds, at random, a fault while the member `disk` is replaced by the disk `spare`: of either,
+    /// or of another member.
     fn meets_a_fault(&mut self, disk: usize, spare: usize, steps: &mut Vec<ScriptStep>) {
         let after = self.replaces.below(12);
         let how = Planned::Once(Fault::Io);
@@ -122,7 +123,7 @@ impl Draw {
         }
     }
 
-    /// Adds, at random, an end of the engine.
+    /// Adds, at random, steps that end the engine: a power cut, a process crash or a stop.
     fn ends(&mut self, steps: &mut Vec<ScriptStep>) {
         let modes = [CutMode::Subset, CutMode::Nothing, CutMode::Everything, CutMode::Ordered];
         let mode = self.replaces.pick(&modes);

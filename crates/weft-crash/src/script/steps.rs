@@ -103,8 +103,8 @@ pub enum ScriptStep {
     /// The power is cut. The array is started read-only and a write is tried, which must fail. Then
     /// the array is started normally and everything is read.
     Look(CutMode),
-    /// Disks have no space for a while: longer than the delay after which a failed write is tried
-    /// again, and shorter than the engine waits before it fails a member (`no_space_wait`). Clients
+    /// Disks have no space for a while: longer than the time after which a failed write is tried
+    /// again, and shorter than `no_space_wait`, after which the engine fails a member. Clients
     /// continue. Then there is space again, and soon every write and flush must succeed.
     LackSpace {
         /// Number of the first disk.

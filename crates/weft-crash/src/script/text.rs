@@ -153,8 +153,8 @@ impl Reader<'_> {
         Ok(script)
     }
 
-    /// Options with the level, members and chunk of the text, and with their defaults for
-    /// everything else.
+    /// Options with the level, members and chunk of the text, and with the defaults of
+    /// [`Options::new`] for everything else. Returns an error if one of the three lines is missing.
     fn first_options(&self, missing: &dyn Fn(&str) -> ScriptError) -> Result<Options, ScriptError> {
         let value = |wanted: &str| {
             let line = self.head.iter().find(|(_, name, _)| *name == wanted);

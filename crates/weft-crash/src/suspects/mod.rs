@@ -52,7 +52,8 @@ struct Suspect {
     /// that was reconstructed for them stays on the media even after they have members again.
     lost: BTreeSet<u16>,
     syndromes: BTreeSet<Syndrome>,
-    /// For a mirror: slot of the copy that is read; `None` for other levels.
+    /// For a mirror with different copies: slot of the copy that is read; `None` in all other
+    /// columns.
     preferred: Option<u16>,
     /// Whether a member refused a write to the column. The members of an open column are compared
     /// each time no write to the column is outstanding.
@@ -331,7 +332,8 @@ mod tests {
 
     const LEN: usize = 16;
 
-    /// The strips of a stripe with parity that does not match its data.
+    /// An array, and the strips of one column with random content, in which parity does not match
+    /// the data.
     fn torn(level: Level, members: u16, rng: &mut Rng) -> (Array, Strips) {
         let geometry = Geometry::new(level, 2, members.into(), Sectors(8), Sectors(64)).unwrap();
         let placement = geometry.placement(geometry.full_stripe_of(Sectors(0)));

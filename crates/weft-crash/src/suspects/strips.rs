@@ -24,7 +24,7 @@ pub struct Syndrome {
 #[derive(Clone, Debug)]
 pub struct Strips {
     pub(super) placement: Placement,
-    /// Content by slot; `None` for a slot without a member.
+    /// Content by slot; `None` for a slot without a member in sync.
     pub(super) blocks: Vec<Option<Vec<u8>>>,
     pub(super) len: usize,
 }
@@ -86,8 +86,8 @@ impl Syndrome {
 }
 
 impl Strips {
-    /// Reads a column from the disks, without regard to read errors. `disk_of` gives the number of
-    /// the disk at a slot, or `None` if it has no member.
+    /// Reads the content of a column from the disks, without regard to read errors. `disk_of` gives
+    /// the number of the disk at a slot, or `None` if the slot has no member.
     #[must_use]
     pub fn read(
         array: &Array,
@@ -115,8 +115,8 @@ impl Strips {
         data_slots(&self.placement, self.blocks.len() as u16)
     }
 
-    /// Values that may be reconstructed for slots without a member, and the syndromes. There are no
-    /// values if too many members are missing.
+    /// Values that may be reconstructed for data slots without a member, and the syndromes that may
+    /// follow. There are no values if too many members are missing.
     #[must_use]
     pub fn outcome(&self) -> Outcome {
         let (has_p, q) = (self.at(self.placement.p).is_some(), self.placement.q);

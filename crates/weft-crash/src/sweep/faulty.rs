@@ -24,7 +24,8 @@ const PERIOD: u64 = 60;
 const FULL_STRIPES: u64 = 16;
 
 /// Runs the load with this number. At most one member is hurt at any time, so all promises hold.
-/// `straight` selects mirrors instead of levels with parity.
+/// `straight` selects mirrors instead of levels with parity. Returns the counts, or the description
+/// of a failure.
 pub(super) fn faulty(number: u64, straight: bool) -> Result<Totals, String> {
     let mut rng = Rng::new(number ^ 0xfa_17ed);
     let level = rng.pick(&levels::PARITY);
@@ -115,7 +116,8 @@ fn hurt_one(world: &mut World, disk: usize, rng: &mut Rng) {
 }
 
 /// Ends the faults of a disk. If the engine failed the member, the disk is removed, added again and
-/// rebuilt. If some of its blocks were recorded as bad, a repair rewrites them.
+/// rebuilt. If some of its blocks were recorded as bad, a repair rewrites them. Returns an error if
+/// a member or a block is still missing afterwards.
 fn heal(world: &mut World, disk: usize, order: Order) -> Result<(), String> {
     world.disks[disk].faults = Faults { tears: true, ..Faults::default() };
     world.run(order);

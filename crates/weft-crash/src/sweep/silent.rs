@@ -51,7 +51,8 @@ const STRIPE_SECTORS: u64 = 8;
 
 /// Writes an array twice, plants silent faults, each in stripes of its own, and verifies that a
 /// check finds them. A planted fault leaves the disks as if a write of the second pass had been
-/// lost, misdirected or overwritten with older content.
+/// lost, misdirected or overwritten with older content. Returns the counts, or the description of a
+/// failure.
 pub(super) fn silent(number: u64) -> Result<Totals, String> {
     let mut rng = Rng::new(number ^ 0x51_1e47);
     let level = rng.pick(&levels::PARITY_LOCATED);
@@ -116,7 +117,7 @@ pub(super) fn silent(number: u64) -> Result<Totals, String> {
 
 /// Corrects the planted faults, and verifies that a stripe with two wrong strips is left unchanged.
 /// The two strips have a wrong byte each, at different offsets. (Two strips with the same error
-/// could look like one wrong third strip.)
+/// could look like one wrong third strip.) Returns an error if `correct` did anything else.
 fn correct(
     world: &mut World,
     wrong: &BTreeMap<u64, usize>,
@@ -163,7 +164,8 @@ fn correct(
 }
 
 /// Verifies that a check counts every wrong stripe, and on RAID 6 names the wrong disk. `wrong`
-/// maps the first column of each wrong stripe to that disk.
+/// maps the first column of each wrong stripe to that disk. Returns `silent` with the stripes that
+/// were found, or an error if the check missed any.
 fn found(
     world: &mut World,
     wrong: &BTreeMap<u64, usize>,
@@ -198,7 +200,8 @@ fn found(
     Ok(silent)
 }
 
-/// Writes every sector, and lets time pass until nothing is outstanding.
+/// Writes every sector, and lets two seconds pass. Returns the violation that a checker has
+/// reported, if any.
 fn write_all(world: &mut World) -> Result<(), String> {
     let size = world.size();
     let flags = Flags { sync: true, ..Flags::NONE };
@@ -212,7 +215,7 @@ fn write_all(world: &mut World) -> Result<(), String> {
 }
 
 /// Restarts the engine so that its caches are empty, and checks the whole array. Returns
-/// `mismatch_cnt` and the mismatches.
+/// `mismatch_cnt` and the mismatches, or an error if the check does not end.
 fn check(world: &mut World) -> Result<(u64, Mismatches), String> {
     stop(world);
     compare(world, SyncAction::Check)

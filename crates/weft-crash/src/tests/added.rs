@@ -23,7 +23,8 @@ fn write(start: u64) -> S {
 }
 
 /// Script in which a member of an array with a bitmap has left. Writes mark the array dirty, the
-/// member joins after `before` member requests, and the script ends after `after` more.
+/// member joins in the way `how` after `before` member requests, and the script ends after `after`
+/// more.
 fn comes(level: Level, members: usize, how: Comes, (before, after): (u32, u32)) -> Script {
     let mut options = Options::new(level, members, chunk_kib(8));
     options.bitmap = Some(Bytes(4096));
@@ -67,8 +68,8 @@ fn run(script: &Script) {
     assert!(report.coverage.points == 1 && report.requests >= 4, "{report:?}");
 }
 
-/// A member joins at every step of a superblock update on RAID 1, with the cut modes and orders in
-/// turn.
+/// A member joins at every step of a superblock update on RAID 1. The cut modes and orders of
+/// completions take turns.
 #[test]
 fn a_member_that_comes_at_any_step_of_an_update_of_a_mirror_is_told_after_its_bitmap() {
     let mut ran = 0;
@@ -86,8 +87,8 @@ fn a_member_that_comes_at_any_step_of_an_update_of_a_mirror_is_told_after_its_bi
     assert_eq!(ran, 2016);
 }
 
-/// A member joins at a sample of the steps of an update on the other levels, half of the arrays
-/// with a write-back cache.
+/// A member joins at a sample of the steps of an update on the other levels. Half of the arrays
+/// have a write-back cache.
 #[test]
 fn the_same_of_other_levels() {
     let mut ran = 0;

@@ -83,7 +83,8 @@ fn a_bad_block_that_is_written_is_good_again() {
     assert!([1, 5].iter().all(|block| rig.read_bytes(block * BLOCK, BLOCK).is_ok()));
 }
 
-/// Disk 1 becomes readable again, so that block 1 can be computed.
+/// A bad block that can be computed again is corrected by a read or by a check. Here the block of
+/// disk 1 that could not be read becomes readable again.
 #[test]
 fn a_bad_block_is_corrected_by_a_read_or_a_check() {
     for check in [false, true] {

@@ -49,7 +49,7 @@ fn superblock(rig: &Rig, disk: usize) -> Superblock {
     rig.metadata(disk).superblock
 }
 
-/// Number of stripes that the last sync handled, and of members missing after it.
+/// Number of stripes that the last sync handled, and number of members that are missing after it.
 fn synced(rig: &Rig) -> (u64, usize) {
     (rig.volume().sync_stripes, rig.volume().degraded)
 }
@@ -145,7 +145,7 @@ fn a_bitmap_of_another_time_counts_as_set() {
     assert_eq!(bits(&rig, 3), 0, "the bitmap is current again");
 }
 
-/// Fails and removes a disk, and writes while the disk is away.
+/// Fails and removes a disk, and then writes a block in each of the bitmap chunks `writes`.
 fn away(rig: &mut Rig, disk: usize, writes: &[u64]) {
     rig.fail_disk(disk).remove(disk);
     for number in writes {
@@ -183,7 +183,7 @@ fn a_member_that_comes_back_is_copied_by_its_bits() {
     }
 }
 
-/// Adds a member that left as a fresh one, and asserts that all of it is rebuilt.
+/// Adds a disk that left, with its old superblock, and asserts that all of it is rebuilt.
 fn is_rebuilt_as_a_whole(rig: &mut Rig, disk: usize) {
     let old = Box::new(superblock(rig, disk));
     let ticket = crate::World::add(rig, disk, Some(old));
@@ -446,7 +446,7 @@ fn lacks(rig: &Rig, slot: u16, numbers: &[u64]) -> BTreeSet<u64> {
 }
 
 /// On mirrors of every layout, exactly the data sectors of set bits are written to a returning
-/// member, and to all members after a crash.
+/// member. After a crash, only such sectors are written to any member.
 #[test]
 fn mirrors_copy_what_bits_name_and_no_more() {
     let layouts = [(4, 0x102), (5, 0x102), (4, 0x201), (3, 0x201), (4, 0x10201), (3, 0x10201)];

@@ -29,7 +29,8 @@ fn internal() -> Verb {
 
 const NONE: Verb = Verb::SetBitmap(None);
 
-/// Bitmap that a member's superblock names, as a power cut would leave it now.
+/// Bitmap that a member's superblock names, as a power cut would leave it now; `None` if the
+/// superblock names none.
 fn bitmap(rig: &Rig, disk: usize) -> Option<Bitmap> {
     rig.metadata(disk).logs.bitmap.map(|found| *found.expect("a valid bitmap"))
 }
@@ -45,7 +46,8 @@ fn chunk(rig: &Rig, number: u64) -> u64 {
     number * CHUNK * rig.array.layout.parity().map_or(1, |it| u64::from(it.data_members()))
 }
 
-/// Issues writes to six places that no other request writes.
+/// Issues a write to each of six chunks of the bitmap, from chunk `first` on, which no other
+/// request writes.
 fn put_some(rig: &mut Rig, first: u64) {
     for number in first..first + 6 {
         rig.put(chunk(rig, number) + (number % 4) * BLOCK, BLOCK);
@@ -56,7 +58,8 @@ fn is_busy(result: &Result<(), ReplyError>) -> bool {
     matches!(result, Err(ReplyError::Busy(_)))
 }
 
-/// If all bits were set, a member that leaves soon afterwards would need a whole rebuild.
+/// A bitmap that is added to a clean and whole array has no bit set: otherwise a member that leaves
+/// soon afterwards would need a whole rebuild.
 #[test]
 fn a_bitmap_of_an_array_that_is_whole_and_clean_has_no_bit_set() {
     for (level, members) in [(Level::Raid5, 4), (Level::Raid1, 2), (Level::Raid10, 4)] {

@@ -20,8 +20,9 @@ const WAIT_MAX: Span = Span::millis(20);
 const LOAD: Span = Span::millis(1300);
 
 /// Result of a load that writes one block of a stripe without the sync flag, while the stripes
-/// beside it are read and written without a pause. `found` is the violation, if any; `waited` is
-/// the time until the block was answered; `others` is the number of other requests answered.
+/// beside it are read and written without a pause. `found` is the checker of the violation, if any;
+/// `waited` is the time until the block was answered, `None` if it was not; `others` is the number
+/// of other requests answered.
 struct Starved {
     found: Option<&'static str>,
     waited: Option<Span>,
@@ -139,8 +140,8 @@ fn under_every_rule_a_stripe_goes_when_it_has_waited_for_as_long_as_it_may() {
     assert!(starved >= 4, "{starved}: the load has to be one that starves");
 }
 
-/// Counterpart of the test above: an engine that does not keep the bound is reported by I19, and by
-/// no other checker.
+/// An engine with a planted bug, which does not bound the wait of a stripe, is reported by I19
+/// under each rule that starves the stripe, and by no other checker.
 #[test]
 fn a_wait_without_an_end_is_found_by_i19_and_by_no_other_checker() {
     let mut seen = 0;
@@ -156,8 +157,8 @@ fn a_wait_without_an_end_is_found_by_i19_and_by_no_other_checker() {
     assert!(seen >= 3, "{seen}");
 }
 
-/// Number of stripes in a small cache; each has 12 KiB. `PASSED_MAX` is the number of bytes that
-/// may be written before a waiting stripe is handled.
+/// Number of stripes of 12 KiB in a small cache. `PASSED_MAX` is the number of bytes of other
+/// requests that may be written before a waiting stripe is handled.
 const FEW: u32 = 17;
 const PASSED_MAX: u64 = CACHES_PASSED_MAX * FEW as u64 * 12 * 1024;
 
@@ -173,8 +174,9 @@ fn patient() -> Vec<Knobs> {
     rules().into_iter().map(few).filter(starves).collect()
 }
 
-/// Duration of a load that writes the bytes that may pass a stripe in a third of this time, and the
-/// bytes that I19 allows in the whole time. The bound in time is far longer.
+/// Duration of a load that writes, in a third of this time, the bytes that may be written before a
+/// waiting stripe, and in the whole time the bytes that I19 allows. The bound in time is far
+/// longer.
 const MUCH: Span = Span::millis(1200);
 
 fn write_much(load: Span, knobs: Knobs, planted: Option<Mutant>) -> Starved {
@@ -232,8 +234,8 @@ fn a_stripe_goes_when_as_much_has_passed_as_may_though_its_time_is_not_up() {
     assert!(bounded >= 4, "{bounded} of {}", rules.len());
 }
 
-/// Counterpart of the test above: an engine that does not keep the bound in bytes is reported by
-/// I19.
+/// An engine with a planted bug, which does not bound the bytes that other requests write before a
+/// waiting stripe, is reported by I19.
 #[test]
 fn a_stripe_that_lets_more_pass_than_may_is_found_by_i19() {
     let mut seen = 0;

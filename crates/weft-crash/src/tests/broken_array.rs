@@ -34,6 +34,7 @@ fn begin_to_write(rig: &mut Rig) -> Ticket {
 }
 
 /// Declares disk 1 failed, and makes disk 2 fail in the superblock update that records the failure.
+/// Returns the ticket of the command.
 fn fail_1_and_2_in_the_round(rig: &mut Rig) -> Ticket {
     let number = rig.disks[2].operations();
     for attempt in 0..4 {
@@ -48,7 +49,8 @@ fn fail_1_and_2_in_the_round(rig: &mut Rig) -> Ticket {
 }
 
 /// Breaks the array while block 16 is being written. The parity of the block is written before the
-/// array breaks (`parity_first`) or after it.
+/// array breaks (`parity_first`) or after it. Returns the tickets of the write and of the command
+/// that fails disk 1.
 fn break_while_writing(rig: &mut Rig, parity_first: bool) -> (Ticket, Ticket) {
     let ticket = begin_to_write(rig);
     if parity_first {
@@ -66,7 +68,8 @@ fn break_while_writing(rig: &mut Rig, parity_first: bool) -> (Ticket, Ticket) {
     (ticket, fail)
 }
 
-/// With the planted bug the write is acknowledged, and I4 reports the acknowledgement.
+/// A planted bug acknowledges the write that a member missed although the array breaks, and I4
+/// reports it.
 #[test]
 fn planted_acknowledgement_of_a_broken_array_is_seen() {
     for parity_first in [true, false] {
@@ -81,7 +84,8 @@ fn planted_acknowledgement_of_a_broken_array_is_seen() {
     }
 }
 
-/// The parity is written before the array breaks, or only afterwards.
+/// A member missed the write, and the array breaks in the superblock update that records this. The
+/// write fails, whether its parity is written before the array breaks or only afterwards.
 #[test]
 fn write_that_a_member_missed_fails_if_the_round_that_records_it_breaks_the_array() {
     for parity_first in [true, false] {
@@ -100,7 +104,7 @@ fn write_that_a_member_missed_fails_if_the_round_that_records_it_breaks_the_arra
     }
 }
 
-/// Counterpart with a successful update: the failure is recorded, then the write is acknowledged.
+/// If the superblock update succeeds, the failure is recorded, and then the write is acknowledged.
 #[test]
 fn write_that_a_member_missed_is_acknowledged_once_its_failure_is_recorded() {
     let mut rig = raid5();

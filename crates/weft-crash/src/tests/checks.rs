@@ -13,8 +13,8 @@ const STRIPES: u64 = 64;
 /// Number of sectors of a stripe on each member.
 const STRIPE: u64 = 8;
 
-/// An array with parity. `wrong` are the stripes in which disk 2, which holds data or parity of
-/// each, has other content than the stripe's parity says.
+/// An array with parity. In the stripes `wrong`, the strip of disk 2 is overwritten, so that data
+/// and parity disagree.
 fn with_wrong(level: Level, wrong: &[u64]) -> Rig {
     let mut rig = Rig::raid(level, 4, None, chunk_kib(4)).with(|o| {
         o.assume_clean = true;
@@ -28,7 +28,7 @@ fn with_wrong(level: Level, wrong: &[u64]) -> Rig {
 }
 
 /// Runs a check or repair from sector `from` to its end. Returns `mismatch_cnt` and the number of
-/// stripes.
+/// stripes compared.
 fn run(rig: &mut Rig, action: SyncAction, from: u64) -> (u64, u64) {
     rig.command(Verb::SyncFrom { action, from: Sectors(from) }).unwrap();
     rig.until_idle();

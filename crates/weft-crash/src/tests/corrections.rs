@@ -55,8 +55,8 @@ fn strip_corrected_by_a_read_is_durable_before_superblocks_say_clean() {
     assert_eq!(rig.state_of(4), None);
 }
 
-/// Completes every request except `held` until no other is left. The block of disk 1 has then been
-/// corrected.
+/// Completes every request except `held` until no other is left, and asserts that the block of disk
+/// 1 was corrected meanwhile.
 fn until_corrected_without(rig: &mut Rig, held: Token) {
     loop {
         let other = rig.outstanding().map(|(token, _)| token).find(|token| *token != held);
@@ -167,8 +167,8 @@ fn two_reads_of_a_run_with_a_bad_block_cost_that_block_only() {
     }
 }
 
-/// A batch is written with the FUA flag of its first stripe, so a full stripe with FUA and one
-/// without FUA are not written in one batch.
+/// A full stripe with FUA is not written in one batch with a full stripe without FUA, because a
+/// batch is written with the FUA flag of its first stripe.
 #[test]
 fn a_filled_stripe_with_fua_goes_with_none_that_has_not() {
     for durable in [[false, true], [true, false], [true, true]] {
@@ -340,8 +340,8 @@ fn with_wrong_parity(level: Level, assume_clean: bool) -> Rig {
     rig
 }
 
-/// Stops a disk from answering. A write of the last stripe stays outstanding there and is never
-/// aborted.
+/// Stops a disk from answering, and issues a write of the last stripe, which stays outstanding
+/// there and is never aborted.
 fn stall(rig: &mut Rig, disk: usize) {
     rig.disks[disk].faults.stalled = true;
     let stripe = rig.size() / 16;

@@ -42,7 +42,7 @@ fn smallest(level: Level, members: usize, start: Start) -> World {
     begin(options, start)
 }
 
-/// All scripts on the smallest array of a level.
+/// Searches all scripts on the smallest array of a level, within the budget. Returns the counts.
 fn run_scope(level: Level, members: usize, budget: Budget) -> Search {
     let mut search = Search::default();
     for start in Start::ALL {
@@ -144,9 +144,9 @@ fn all_orders_of_the_shortest_scripts() {
     assert!(search.exhausted >= 5, "{} of {}", search.exhausted, search.scripts);
 }
 
-/// Clones of states with equal fingerprints are cut side by side, and must be equal afterwards:
-/// clones with the same inputs have the same outputs (I16). Counterpart: fingerprints without the
-/// disks are equal for different states, which the test detects.
+/// Clones of states with equal fingerprints are cut side by side, and are equal afterwards: clones
+/// with the same inputs have the same outputs (I16). The test also shows that it would notice a
+/// difference: fingerprints without the disks are equal for states that a cut leaves different.
 #[test]
 fn states_that_look_alike_to_a_cut_are_left_alike_by_it() {
     let budget = Budget { operations: 2, scripts: 16, walks: 12, states: 12, cuts: 0 };

@@ -22,7 +22,7 @@ fn options(level: Level, members: usize) -> Options {
     options
 }
 
-/// An array with data everywhere.
+/// An array that has these options and is written as a whole.
 fn full(options: Options) -> Rig {
     let mut rig = Rig::of(options);
     let size = rig.size();

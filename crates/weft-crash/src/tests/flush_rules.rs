@@ -113,7 +113,8 @@ impl Bench {
         }
     }
 
-    /// Ends a flush. With redundancy, a member is lost when its flush fails.
+    /// Ends the flush at index `place` of `flights`. With redundancy, a member is lost when its
+    /// flush fails. Returns an error if a request is then served without its promises.
     fn end(&mut self, place: usize, ok: bool) -> Result<(), String> {
         let Flight { number, id, completed, started } = self.flights.swap_remove(place);
         let result = if ok { Ok(()) } else { Err(Fault::Io) };
@@ -154,8 +155,9 @@ impl Bench {
         Ok(())
     }
 
-    /// Checks that no request waits for more than the next flush: of the flushes that started
-    /// before it arrived, at most one is in flight at a member.
+    /// Returns an error if an unserved request has waited too long: under all rules but `Parallel`
+    /// and `Serial`, a request is served once a flush that started after its arrival has ended on
+    /// each member.
     fn late(&self) -> Result<(), String> {
         let late = self
             .unserved
@@ -169,7 +171,8 @@ impl Bench {
         }
     }
 
-    /// Runs random events, then ends everything.
+    /// Runs random events, then ends all flushes. Returns the counts of flushes, or a description
+    /// of the first promise that was broken.
     fn run(mut self, seed: u64, failures: bool) -> Result<FlushCounts, String> {
         let mut rng = Rng::new(seed);
         for _ in 0..120 {

@@ -17,7 +17,7 @@ fn faulty(rig: &Rig) -> usize {
     rig.volume().members.iter().filter(|it| it.state == MemberState::Faulty).count()
 }
 
-/// Takes the result of a request, which must have been answered by now.
+/// Takes the result of a request, and panics if the request is not answered yet.
 fn answer(rig: &mut Rig, ticket: Ticket) -> Result<(), ReplyError> {
     rig.take_answer(ticket).expect("the request was answered").map(|_| ())
 }

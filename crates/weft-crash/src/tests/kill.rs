@@ -26,7 +26,8 @@ fn what_was_acknowledged_and_never_flushed_is_there_after_a_kill() {
     assert!(rig.scrub_clean() > 0);
 }
 
-/// Counterpart: the same writes without a flush, and a power cut instead of the crash.
+/// Acknowledged writes that were never flushed may be lost if the power is cut, unlike after a
+/// crash of the process.
 #[test]
 fn a_power_cut_instead_may_take_it() {
     let mut rig = raid5();

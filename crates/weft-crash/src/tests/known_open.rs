@@ -35,7 +35,8 @@ fn plant(world: &mut World) {
     world.plant(Mutant::AckBeforeSuperblock);
 }
 
-/// The list may be empty, so the rule for it is tested with planted entries.
+/// The list of open scripts may be empty, so the rule for its entries is tested with planted
+/// entries.
 #[test]
 fn no_entry_breaks_a_promise_about_data_or_was_not_looked_into() {
     assert_eq!(entry(7, &["I13 liveness"]).may_be_open(), Ok(()));
@@ -50,8 +51,8 @@ fn no_entry_breaks_a_promise_about_data_or_was_not_looked_into() {
     assert!(found.may_be_open().unwrap_err().contains("expected what is wrong"));
 }
 
-/// The list may be empty, so its test is tested with three planted entries: one that fails as
-/// described, one that is mended, and one that fails differently.
+/// The list of open scripts may be empty, so the check of an entry is tested with three planted
+/// entries: one that fails as described, one that is mended, and one that fails differently.
 #[test]
 fn an_entry_that_fails_is_told_from_one_that_is_mended_or_fails_otherwise() {
     let early = &["I5 dirty before data"];

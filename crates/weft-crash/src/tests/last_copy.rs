@@ -30,7 +30,8 @@ fn last_copies() -> Vec<(Rig, usize)> {
     made.into()
 }
 
-/// Makes the disk fail one flush after a write, and asserts that the client's flush fails.
+/// Makes the disk fail one flush after a write, and asserts that the client's flush fails. The next
+/// flush of the disk succeeds.
 fn fails_a_flush(rig: &mut Rig, disk: usize) {
     let write = rig.write(2, 1);
     assert!(rig.wait(write).is_ok());
@@ -94,8 +95,9 @@ fn last_copy_that_fails_a_superblock_is_read_on() {
     }
 }
 
-/// With the knob `fail_last_dev` a mirror fails such a member, as in md; with parity it stays. In
-/// either case the array is broken, superblocks record nothing, and a new assembly has the data.
+/// With the knob `fail_last_dev`, a mirror fails a member that holds the last copy and fails a
+/// flush, as in md; with parity the member stays. In either case the array is broken, superblocks
+/// record nothing, and a new assembly has the data.
 #[test]
 fn last_copy_that_fails_a_flush_is_failed_with_fail_last_dev() {
     for (mut rig, disk) in last_copies() {
@@ -114,8 +116,8 @@ fn last_copy_that_fails_a_flush_is_failed_with_fail_last_dev() {
     }
 }
 
-/// Counterpart: a member that the array can lose is failed when its flush fails, and the client's
-/// flush is acknowledged.
+/// A member that the array can lose is failed when its flush fails, and the client's flush is
+/// acknowledged.
 #[test]
 fn member_to_spare_that_fails_a_flush_fails() {
     for level in [Level::Raid1, Level::Raid5, Level::Raid6] {

@@ -13,9 +13,9 @@ use crate::script::{Profile, Script};
 use crate::world::OF_CONTENT;
 use weft_engine::mutant::Mutant;
 
-/// Scripts for each bug and checker.
+/// Number of scripts that are tried for each bug and checker.
 const SCRIPTS: u64 = 250;
-/// Scripts for each rare bug.
+/// Number of scripts that are tried for each rare bug.
 const MORE_SCRIPTS: u64 = 2000;
 
 fn plant(mutant: Mutant) -> impl Fn(&mut World) {
@@ -111,8 +111,8 @@ fn every_checker_says_whether_it_is_of_content_and_whether_that_is_data() {
     assert_eq!(OF_DATA.len() + OF_OTHER_CONTENT.len(), OF_CONTENT.len(), "none is in both");
 }
 
-/// Counts of the columns that I6 excused only because of the write-back cache, in the generated
-/// scripts with a cache. No violation ends a script here.
+/// Counts of excuses in the generated scripts with a write-back cache. Only checker I12 counts, so
+/// that wrong parity does not end a script.
 fn let_pass_for_the_cache(planted: Option<Mutant>) -> ExcuseCounts {
     let mut excuses = ExcuseCounts::default();
     let profiles = Profile::ALL.into_iter().chain(Profile::STRAIGHT).chain(Profile::BITMAPS);
@@ -130,8 +130,8 @@ fn let_pass_for_the_cache(planted: Option<Mutant>) -> ExcuseCounts {
     excuses
 }
 
-/// Few of the columns that I6 excuses for the cache are wrong; with a planted bug that computes
-/// parity wrongly, many are.
+/// Few of the columns that I6 excuses only because of the write-back cache are wrong; with a
+/// planted bug that computes parity wrongly, many are.
 #[test]
 fn what_passes_for_the_write_back_cache_is_counted_and_shows_wrong_parity() {
     let share = |it: ExcuseCounts| it.ended_cached_wrong * 10_000 / it.ended.max(1);

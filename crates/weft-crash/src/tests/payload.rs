@@ -24,7 +24,8 @@ fn with(seed: u64, profile: Profile, payload: PayloadMode) -> Script {
     script
 }
 
-/// Seeds on which the two modes disagree, when runs with tags are changed by `plant`.
+/// Seeds on which a run with bytes and a run with tags, in which `plant` is called at each start,
+/// do not give the same results.
 fn disagreements(
     profile: Profile,
     seeds: std::ops::Range<u64>,
@@ -39,12 +40,12 @@ fn disagreements(
     seeds.filter(|seed| !agree(seed)).collect()
 }
 
-/// Checks 80 seeds of a profile.
+/// Asserts that runs with bytes and with tags give the same results for 80 seeds of a profile.
 fn agree(profile: Profile, first: u64) {
     assert_eq!(disagreements(profile, first..first + 80, &|_| ()), [0; 0], "{}", profile.name);
 }
 
-/// A test for each profile, so that they run in parallel.
+/// Generates a test for each profile, so that they run in parallel.
 macro_rules! agree {
     ($($name:ident: $profile:ident from $first:literal;)*) => {$(
         #[test]

@@ -33,7 +33,7 @@ fn most_at_once(scheduler: SchedulerKind, queue_depth: u32) -> usize {
     most.into_iter().fold(0, usize::max)
 }
 
-/// Largest number of requests outstanding at each disk.
+/// Largest number of requests outstanding at each disk at any time under random reads and writes.
 fn most_of_each(rig: &mut Rig) -> [usize; 5] {
     let sync = Flags { sync: true, ..Flags::NONE };
     for block in 0..40 {
@@ -110,8 +110,8 @@ fn stalls_count_from_the_dispatch() {
     rig.finish().must();
 }
 
-/// Counterpart: the disk does not answer a write in time. Reads that wait behind the write are
-/// served from other members, and are never sent to the disk.
+/// A disk does not answer a write in time. Reads that wait in its queue behind the write are served
+/// from other members, and are never sent to the disk.
 #[test]
 fn what_waits_behind_a_stalled_disk_is_read_round_it() {
     let bounded = SchedulerKind::ALL.map(|scheduler| (scheduler, 1, 1));
@@ -210,8 +210,8 @@ fn scripts_with_schedulers_keep_every_promise() {
     assert!(cuts > 200 && requests > 2000, "{cuts} cuts, {requests} requests");
 }
 
-/// Counterpart: such scripts find a queue that does not learn that its disk has completed a
-/// command.
+/// Scripts with schedulers find a planted bug: a queue that does not learn that its disk has
+/// completed a command.
 #[test]
 fn scripts_with_schedulers_find_a_queue_that_forgets() {
     let mutant = Mutant::CommandEndForgotten;

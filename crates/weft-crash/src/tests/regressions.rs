@@ -21,8 +21,8 @@ fn raid5() -> Rig {
     Rig::raid5(4, chunk_kib(64))
 }
 
-/// Runs until a request is answered, while a disk has no space for writes that begin at its first
-/// data sector.
+/// Runs until a request is answered, and returns the answer. Meanwhile the disk has no space for
+/// writes that begin at its first data sector.
 fn wait_without_space_for_first(
     rig: &mut Rig,
     disk: usize,
@@ -54,7 +54,8 @@ fn five_with_a_stripe(knobs: Knobs) -> Rig {
     rig.written(100, 1)
 }
 
-/// Starts to write the data of another, filled stripe while a disk stalls.
+/// Issues a full-stripe write to a stripe other than those of [`five_with_a_stripe`], while a disk
+/// stalls.
 fn stall_a_write(rig: &mut Rig, disk: usize) {
     rig.disks[disk].faults.stalled = true;
     for disk in 0..4 {

@@ -48,7 +48,8 @@ struct Seen {
     forgotten: u32,
 }
 
-/// A rig without the checkers of the array's structure, because they know one geometry only.
+/// A rig for a course, and the shape that its array is to get. The checkers of the array's
+/// structure are off, because they know one geometry only.
 fn rig(rng: &mut Rng, seed: u64) -> (Rig, ArrayShape) {
     let level = rng.pick(&[Level::Raid4, Level::Raid5, Level::Raid5, Level::Raid6]);
     let members = rng.pick(&[4, 5]) - usize::from(level != Level::Raid6);
@@ -93,7 +94,8 @@ fn rig(rng: &mut Rng, seed: u64) -> (Rig, ArrayShape) {
     (Rig::of(options), to)
 }
 
-/// Writes and reads of clients at random places.
+/// Issues a few requests of clients at random places below byte `size`: writes, reads, flushes and
+/// discards.
 pub(super) fn clients(rig: &mut Rig, rng: &mut Rng, size: u64) {
     for _ in 0..rng.pick(&[1, 2, 5]) {
         let len = rng.pick(&[512, 4096, 20_480]);
@@ -261,7 +263,8 @@ fn has_grown(rig: &mut Rig, to: ArrayShape, size: u64) {
     assert!(failed || scrub.written > 0, "{scrub:?}");
 }
 
-/// A test run drawn from a seed, which counts its events in `S`.
+/// A test run that is drawn from a seed, meets the given harm, and counts its events in `S`. It
+/// panics if a promise is broken.
 pub(super) type Course<S> = fn(u64, Harm, Option<Mutant>, &mut S);
 
 /// Runs a course of each seed. Returns the counts.
@@ -289,8 +292,8 @@ pub(super) fn find_planted<S: Default>(course: Course<S>, bugs: &[Mutant]) {
     }
 }
 
-/// Runs the number of courses that the environment variable `REACH` requests, from the seed `FIRST`
-/// on.
+/// Runs courses with each kind of harm: as many as the environment variable `REACH` says (3000 by
+/// default), from the seed `FIRST` on.
 pub(super) fn run_many<S: Default + Debug>(course: Course<S>) {
     let number = |name| std::env::var(name).ok().and_then(|number| number.parse().ok());
     let (reach, first) = (number("REACH").unwrap_or(3000), number("FIRST").unwrap_or(0));

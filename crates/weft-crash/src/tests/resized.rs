@@ -86,7 +86,8 @@ fn arrays(rig: &Rig, growth: Growth) -> [Array; 2] {
     [layout, after].map(|layout| Array::new(layout, rig.array.data_offset.clone()))
 }
 
-/// Gives the rig the geometry for the present size of the volume. Returns this size.
+/// Gives the rig the geometry that belongs to the present size of the volume. Returns this size in
+/// bytes.
 fn see_size(rig: &mut Rig, [before, after]: &[Array; 2]) -> u64 {
     let size = rig.volume().size;
     let is_grown = size == after.layout.array_size().bytes();

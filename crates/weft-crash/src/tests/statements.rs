@@ -49,8 +49,7 @@ fn set(rig: &mut Rig, name: &str, value: &str) {
     rig.log.clear();
 }
 
-/// Completes all outstanding requests, round after round. Returns the requests that each round
-/// submitted.
+/// Completes all outstanding requests, round after round. Returns the log of each round as text.
 fn rounds(rig: &mut Rig) -> Vec<String> {
     rig.settle();
     for _ in 0..100_000 {

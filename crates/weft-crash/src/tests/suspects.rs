@@ -32,8 +32,8 @@ fn without_parity(flushed: bool) -> Rig {
     rig
 }
 
-/// Loses a disk, cuts the power, starts again and reads everything. Returns the violation and the
-/// number of sectors that were wrong.
+/// Loses a disk, cuts the power, starts again and reads everything. Returns the violation (`None`
+/// if there is none) and the number of sectors that were wrong and excused.
 fn outcome(mut rig: Rig, lost: Option<usize>, plant: impl Fn(&mut World)) -> (Option<String>, u64) {
     let world: &mut World = &mut rig;
     if let Some(disk) = lost {

@@ -69,7 +69,8 @@ fn options(drives: &[&'static str]) -> Options {
     options
 }
 
-/// Requests of tiobench to the array of a machine, each with the time of its answer.
+/// Requests that tiobench sends to the array of a machine with the drives and knobs of the world,
+/// each with the time of its answer.
 fn requests(world: &World) -> Vec<Seen> {
     let options = &world.options;
     let model = |name: &&str| Drive::model(name).unwrap();
@@ -110,7 +111,8 @@ impl<'a> Replay<'a> {
         Self { world, left: requests, asked: BTreeMap::new(), late: Vec::new() }
     }
 
-    /// Runs the world until a time.
+    /// Runs the world until the time `until`, and issues the requests of the machine when they are
+    /// due.
     fn run_to(&mut self, until: Time) {
         while self.world.failure().is_none() {
             let due = self.left.first().map(|seen| seen.at);

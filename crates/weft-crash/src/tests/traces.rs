@@ -42,10 +42,11 @@ mod rig;
 #[path = "traces/without_parity.rs"]
 mod without_parity;
 
-/// Rows that need a feature of md that weft does not have.
+/// Rows that need a feature of md which weft does not have: a part of the rows' names, and the
+/// feature.
 const SKIPPED: &[(&str, &str)] = &[("-ppl-", "partial parity log")];
 
-/// Rows for which weft differs on purpose.
+/// Rows for which weft differs on purpose: a part of the rows' names, and the reason.
 const DIFFERENT: &[(&str, &str)] = &[
     ("raid5-4-flush-8", "flushes are batched: md-raid.md §4.1, G1"),
     ("raid5-4-preflush-fua", "data waits for the flush: md-raid.md §4.1, strict"),
@@ -358,7 +359,7 @@ fn flush_fua_and_superblocks_reach_the_members_as_in_the_kernel() {
 }
 
 /// Replays the rows of an array with a bitmap: the first and the second write to a chunk of the
-/// bitmap.
+/// bitmap. The names of the rows begin with `name`.
 fn bitmap_cases(lab: &mut Lab, members: u64, name: &str) {
     lab.row = 40 / members * members;
     let b = lab.fresh();

@@ -18,7 +18,7 @@ fn of_the_second(number: u64) -> Script {
     script
 }
 
-/// Number of the first script in which a checker, with all others off, reports a planted bug;
+/// Number of the first drawn script in which a checker, with all others off, reports a planted bug;
 /// `None` if there is none.
 fn found(mutant: Mutant, checker: &'static str) -> Option<u64> {
     let plant = |world: &mut World| world.plant(mutant);

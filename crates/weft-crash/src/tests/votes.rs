@@ -22,7 +22,7 @@ const MIRRORS: [(Level, usize, Option<u32>, u64); 5] = [
     (Level::Raid10, 5, Some(0x10301), 3),
 ];
 
-/// A mirror that was written and stopped.
+/// A mirror that was written and flushed.
 fn mirror((level, members, layout, _): (Level, usize, Option<u32>, u64)) -> Rig {
     let mut rig = Rig::raid(level, members, layout, chunk_kib(64)).written(0, 1);
     for block in 1..BLOCKS {
@@ -41,7 +41,7 @@ fn rot(rig: &mut Rig, block: u64, nth: usize, byte: u8) {
     rig.disks[disk].poke(at, &vec![byte; len]);
 }
 
-/// Content of every copy of a block.
+/// Content of every copy of a block, sector by sector.
 fn copies(rig: &Rig, block: u64) -> Vec<Vec<u8>> {
     let sectors = block * 8..block * 8 + 8;
     let places = sectors.flat_map(|sector| rig.array.column(sector).places);

@@ -62,8 +62,9 @@ fn a_stalled_read_goes_round_as_soon_as_a_rebuilt_member_allows_it() {
     assert!(rig.wait(read).unwrap().iter().all(|byte| *byte == 0));
 }
 
-/// Such a superblock update would keep a driver awake forever. The checker in
-/// [`crate::World::wake`] reports an engine that never sleeps.
+/// A superblock update that waits for space on one member and for the answer of another must not
+/// wake the driver again and again. The checker in [`crate::World::wake`] reports an engine that
+/// never sleeps.
 #[test]
 fn a_superblock_update_that_waits_for_space_and_for_an_answer_wakes_no_driver() {
     let mut rig = raid5();

@@ -23,7 +23,7 @@ fn options(level: Level, members: usize, pages: u64) -> Options {
     }
 }
 
-/// Sends one random request, which may cover parts of blocks or pass through the cache.
+/// Issues one random request, which may cover parts of blocks, or be a flush or a FUA write.
 fn request(rig: &mut Rig, rng: &mut Rng) {
     let mut below = |bound: u64| rng.next_u64() % bound;
     let blocks = 40;
@@ -111,8 +111,9 @@ fn course(seed: u64, level: Level, members: usize, plant: impl Fn(&mut Rig)) -> 
     Course { ends, read: read + rig.verify(), pauses, lost, kept }
 }
 
-/// Stops while a member has no space. The answer names the ranges that are lost, and the rest must
-/// be durable. Returns the number of bytes that were lost, and of bytes that were written.
+/// Stops the array while a member has no space, and starts it again. The answer names the ranges
+/// that are lost, and the rest must be durable. Returns the number of dirty bytes that were lost,
+/// and of those that were written.
 fn stop_without_space(rig: &mut Rig, rng: &mut Rng, full: usize) -> (u64, u64) {
     let blocks = 1 + rng.next_u64() % 6;
     for _ in 0..blocks {

@@ -87,21 +87,22 @@ impl World {
         (first..end).contains(&disk)
     }
 
-    /// The first block of the bare volume that clients use; `None` without a bare volume.
+    /// The first block that clients use of the volume beside the array; `None` without such a
+    /// volume.
     #[must_use]
     pub fn first_of_bare(&self) -> Option<ByteRange> {
         self.bare.as_ref().map(|_| ByteRange::new(BARE_BYTES.start, 4096))
     }
 
-    /// Number of requests of the bare volume answered so far.
+    /// Number of requests of the volume beside the array answered so far.
     #[must_use]
     pub fn bare_requests_answered(&self) -> u64 {
         self.bare.as_ref().map_or(0, |bare| bare.answered)
     }
 
-    /// Configuration of the volume beside the array for an engine; `None` without one. Adds the
-    /// frames of a second array to `cache_frames`. A second array is never refused, because only
-    /// one of its members may fail and its superblocks do not tear: I1.
+    /// Configuration of the volume beside the array for an engine; `None` without such a volume.
+    /// Adds the frames of a second array to `cache_frames`. A refusal of a second array is a
+    /// violation (I1), because only one of its members may fail and its superblocks do not tear.
     pub(super) fn volume_beside(
         &mut self,
         how: &assemble::Options,
@@ -173,7 +174,8 @@ impl World {
         }
     }
 
-    /// Stops the bare volume. Afterwards all its acknowledged data must be durable on its disk.
+    /// Stops the volume beside the array, if there is one. From then on all its acknowledged data
+    /// counts as durable.
     pub fn stop_bare(&mut self, order: Order) {
         if self.bare.is_none() {
             return;

@@ -27,8 +27,8 @@ pub struct Pending {
     /// Origin of the request; `None` for a computation.
     pub origin: Option<Origin>,
     work: Work,
-    /// `Some` for a discard, unless it failed and was replaced by a write of zeros; the value says
-    /// whether the discard is FUA.
+    /// For a discard: whether it is FUA. `None` for other requests, and for the write of zeros that
+    /// replaces a discard that failed.
     discards: Option<bool>,
     pub(crate) aborted: bool,
     /// Whether the drive of the disk has completed the request; always true without simulated
@@ -210,8 +210,9 @@ impl World {
             .insert(token, Pending { disk, origin, work, discards, aborted: false, is_served });
     }
 
-    /// Completes a member request or computation. In place of a discard that fails, a write of
-    /// zeros is submitted, and `None` is returned: the request ends with the result of this write.
+    /// Completes a member request or computation and returns its result. In place of a discard that
+    /// fails, a write of zeros is submitted, and `None` is returned: the request ends with the
+    /// result of this write.
     pub(crate) fn end_or_store_zeros(
         &mut self,
         token: Token,

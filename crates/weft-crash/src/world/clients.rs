@@ -64,8 +64,8 @@ const ADMIN: ClientId = ClientId(1_000_001);
 pub(crate) const PROBER: ClientId = ClientId(1_000_002);
 
 impl World {
-    /// Issues a client's request to the array. The engine receives it at once, or as soon as the
-    /// client has credit and frames are free.
+    /// Issues a client's request to the array, and returns its ticket. The engine receives the
+    /// request at once, or as soon as the client has credit and frames are free.
     pub fn request(
         &mut self,
         client: ClientId,
@@ -78,7 +78,7 @@ impl World {
     }
 
     /// Variant of [`Self::request`] for a request with the attributes `attr` instead of those of
-    /// its client.
+    /// its client. Returns its ticket.
     pub fn request_as(
         &mut self,
         (client, attr): (ClientId, Attr),
@@ -90,7 +90,7 @@ impl World {
         self.enqueue(ARRAY, (client, attr), op, range, payload, flags)
     }
 
-    /// Issues a client's request to a volume; see [`Self::request`].
+    /// Issues a client's request to a volume, and returns its ticket; see [`Self::request`].
     pub(crate) fn request_of(
         &mut self,
         volume: VolumeId,
@@ -145,7 +145,7 @@ impl World {
         self.input(Input::ClientGone(client));
     }
 
-    /// Issues an administrator's command to the array.
+    /// Issues an administrator's command to the array, and returns its ticket.
     ///
     /// # Panics
     /// Panics if the command compares payload and there is none; see [`World::try_admin`].
@@ -171,7 +171,7 @@ impl World {
         Ok(self.command(ARRAY, verb))
     }
 
-    /// Issues an administrator's command to a volume.
+    /// Issues an administrator's command to a volume, and returns its ticket.
     pub(crate) fn command(&mut self, volume: VolumeId, verb: Verb) -> Ticket {
         self.next_tag += 1;
         let ticket = (ADMIN, Tag(self.next_tag));
@@ -211,7 +211,7 @@ impl World {
         self.checkers.limit(|limits| limits.stripes = most);
     }
 
-    /// Issues the command that sets the knob with this name.
+    /// Issues the command that sets the knob with this name. Returns its ticket.
     ///
     /// # Panics
     /// Panics if there is no such knob or value.
@@ -221,7 +221,7 @@ impl World {
         self.admin(Verb::Set(knob))
     }
 
-    /// Issues the command that sets a knob of one disk's queue.
+    /// Issues the command that sets a knob of one disk's queue. Returns its ticket.
     ///
     /// # Panics
     /// Panics if there is no such knob or value.
@@ -232,7 +232,8 @@ impl World {
         self.admin(Verb::SetQueues { members, knob })
     }
 
-    /// Adds a blank disk of the same size as the first to the array. Returns its number.
+    /// Adds a blank disk of the same size as the first to the array. Returns its number, and the
+    /// ticket of the command.
     pub fn add_blank(&mut self) -> (usize, Ticket) {
         let disk = self.disks.len();
         let size = self.disks[0].whole_size();
@@ -248,16 +249,16 @@ impl World {
         (disk, ticket)
     }
 
-    /// Adds an existing disk to the array. With the superblock of a former member, the disk may
-    /// keep its content.
+    /// Adds an existing disk to the array, and returns the ticket of the command. With the
+    /// superblock of a former member, the disk may keep its content.
     pub fn add(&mut self, disk: usize, superblock: Option<Box<Superblock>>) -> Ticket {
         let member = self.join(disk, superblock.is_some());
         let former = superblock.and_then(|superblock| self.former(disk, *superblock));
         self.admin(Verb::Add { member, former, device_uuid: device_uuid(disk) })
     }
 
-    /// Re-adds a former member to the slot that its superblock claims. The engine may refuse the
-    /// command.
+    /// Re-adds a former member to the slot that its superblock claims, and returns the ticket of
+    /// the command, which the engine may refuse.
     pub fn re_add(&mut self, disk: usize, superblock: Superblock) -> Ticket {
         let member = self.join(disk, true);
         let former = self.former(disk, superblock).expect("the log of bad blocks can be read");
@@ -272,7 +273,8 @@ impl World {
         Some(Box::new(Former { superblock, bad_blocks }))
     }
 
-    /// Gives a disk a new member index. With `keeps`, its old content is valid again.
+    /// Gives a disk a new member index, and returns its description for the engine. With `keeps`,
+    /// the old content of the disk is valid again.
     fn join(&mut self, disk: usize, keeps: bool) -> weft_engine::MemberInfo {
         let index = MemberIndex(self.disk_of.len() as u16);
         self.disk_of.push(disk);
@@ -334,7 +336,8 @@ impl World {
         self.issued.len() + self.commands.len() + self.waiting.len()
     }
 
-    /// Sends waiting requests as far as credit and frames allow. Returns whether any was sent.
+    /// Sends waiting requests, each client's in order, as far as credit and frames allow. Returns
+    /// whether any was sent.
     pub(crate) fn pump(&mut self) -> bool {
         if self.waiting.is_empty() {
             return false;
@@ -445,8 +448,8 @@ impl World {
         }
     }
 
-    /// Whether a write that overlaps `range` is in flight. On striped arrays clients wait for such
-    /// a write before they send their own.
+    /// Whether a write that overlaps `range` is in flight. On striped arrays, and on the volume
+    /// beside the array, clients wait for such a write before they send their own.
     fn is_being_written(&mut self, volume: VolumeId, range: ByteRange) -> bool {
         let in_flight = self.model_of(volume).in_flight_ranges();
         in_flight.into_iter().chain(self.orphans_of(volume)).any(|other| other.overlaps(range))

@@ -95,7 +95,7 @@ impl World {
     }
 
     /// Variant of [`Self::step`] that does not wait for a drive beyond `until`. A timer of the
-    /// engine that fires while a drive works is a step too.
+    /// engine that fires while a drive works is a step too. Returns whether there was a step.
     fn step_until(&mut self, order: Order, until: Time) -> bool {
         if self.service.is_timed() {
             match self.wait_for_a_drive(until) {

@@ -279,7 +279,7 @@ impl World {
     }
 
     /// Reads sectors of a volume and settles their content: later reads must return the same.
-    /// `None` if the read was not answered.
+    /// Returns the result of the read; `None` if it was not answered.
     pub(super) fn read_for_good(
         &mut self,
         volume: VolumeId,
@@ -407,8 +407,8 @@ impl World {
         read
     }
 
-    /// Checks the parity or copies of every column of the array on the media; see
-    /// [`parity::scrub`].
+    /// Compares the parity or copies of every column of the array on the media, and returns the
+    /// counts; see [`parity::scrub`].
     #[must_use]
     pub fn scrub(&self, bytes: parity::Bytes) -> parity::Scrub {
         let columns = 0..self.array.columns_count();

@@ -276,8 +276,8 @@ impl World {
         self.suspects.clear(column, !self.is_volatile(column));
     }
 
-    /// Number of the disk from which the running engine reads a data sector of a slot. `unrecorded`
-    /// is the result of [`Self::unrecorded`].
+    /// Number of the disk from which the running engine reads a data sector of a slot; `None` if it
+    /// reads none. `unrecorded` is the result of [`Self::unrecorded`].
     pub(super) fn disk_read(
         &self,
         slot: Slot,

@@ -11,12 +11,12 @@ use weft_units::{MemberIndex, Slot};
 
 use super::World;
 
-/// Number of the disk that the engine reads, by slot.
+/// Disks that the engine reads: the number of the disk, by slot.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Served(BTreeMap<u16, usize>);
 
 impl Served {
-    /// Number of the disk that the engine reads at a slot.
+    /// Number of the disk that the engine reads at a slot; `None` if it reads none.
     pub(super) fn at(&self, slot: Slot) -> Option<usize> {
         self.0.get(&slot.0).copied()
     }
@@ -46,8 +46,9 @@ impl World {
         self.served.0.insert(slot.0, self.disk_of[by.index()]);
     }
 
-    /// Column of sector `absolute` of a disk. The slot is taken from the disk's own superblock, or
-    /// from the engine if the superblock does not record it yet.
+    /// Column of sector `absolute` of a disk; `None` if the sector holds no data of the array. The
+    /// slot is taken from the disk's own superblock, or from the engine if the superblock does not
+    /// record it yet.
     pub(super) fn column_served_at(&self, disk: usize, absolute: u64) -> Option<u64> {
         self.record.column_at(&self.array, disk, absolute).or_else(|| {
             let (slot, _) = self.served.0.iter().find(|(_, served)| **served == disk)?;

@@ -59,7 +59,7 @@ impl Request {
 
 impl Service {
     /// Lets all drives complete the requests of an engine that is gone. Returns the time at which
-    /// the last one is done, `now` or later.
+    /// the last request is done, `now` or later.
     pub(super) fn restart(&mut self, now: Time) -> Time {
         let mut at = now;
         for of in &mut self.drives {
@@ -132,7 +132,8 @@ pub(super) enum Waited {
 }
 
 impl World {
-    /// Gives the next disk its drive, if the options name models.
+    /// Gives a disk a drive, if the options name models. Called once for each disk, in the order of
+    /// their numbers.
     pub(super) fn add_drive(&mut self, disk: usize) {
         let Some(name) = self.options.drive_of(disk) else { return };
         let drive = Drive::of_member(&model(name), self.options.seed, disk as u64);
@@ -151,7 +152,8 @@ impl World {
         [done, drives, timer].into_iter().flatten().min()
     }
 
-    /// Moves the clock until a request is done, or until a timer of the engine fires before that.
+    /// Moves the clock until a request is done, or until a timer of the engine fires before that,
+    /// but not beyond `until`. Returns the reason why the wait ended.
     pub(super) fn wait_for_a_drive(&mut self, until: Time) -> Waited {
         loop {
             if self.pending.values().any(|pending| self.can_complete(pending)) {
@@ -198,7 +200,7 @@ impl World {
         self.now = at;
     }
 
-    /// Time that members have needed for their requests so far.
+    /// Service time of members so far, in all: the time for which the clock waited for them.
     pub(super) fn service_time(&self) -> Span {
         if self.service.is_timed() {
             self.service.waited

@@ -43,7 +43,7 @@ fn store(vector: Vector, bytes: &mut [u8; BYTES]) {
     unsafe { vst1q_u8(bytes.as_mut_ptr(), vector) }
 }
 
-/// Ordinary store: NEON's intrinsics have no streaming stores.
+/// Stores a vector through the caches, because NEON's intrinsics have no streaming stores.
 #[target_feature(enable = "neon")]
 #[inline]
 fn stream(vector: Vector, bytes: &mut [u8; BYTES]) {
@@ -53,8 +53,8 @@ fn stream(vector: Vector, bytes: &mut [u8; BYTES]) {
 #[inline]
 fn fence() {}
 
-/// No prefetch: NEON's intrinsics have none, and the hardware detects that strips are read in
-/// order.
+/// Does nothing: NEON's intrinsics have no prefetch, and the hardware detects that strips are read
+/// in order.
 #[inline]
 fn prefetch(_bytes: &[u8; BYTES]) {}
 
@@ -82,7 +82,8 @@ fn is_zero(a: Vector) -> bool {
     vmaxvq_u8(a) == 0
 }
 
-/// Multiplication by a constant: its products with all low nibbles, and with all high nibbles.
+/// Tables for the multiplication by a constant: its products with all low nibbles, and with all
+/// high nibbles.
 type Multiplier = [Vector; 2];
 
 #[target_feature(enable = "neon")]
@@ -99,7 +100,8 @@ fn mul(a: Vector, [low, high]: &Multiplier) -> Vector {
     xor(low_product, vqtbl1q_u8(*high, vshrq_n_u8::<4>(a)))
 }
 
-/// Doubles each byte. A signed shift right by 7 spreads the bit that is shifted out over the byte.
+/// Multiplies each byte by 2 in GF(2⁸). A signed shift right by 7 copies the top bit, which the
+/// doubling shifts out, to all bits of the byte, and so selects the bytes to reduce.
 #[target_feature(enable = "neon")]
 #[inline]
 fn double(a: Vector) -> Vector {

@@ -26,7 +26,7 @@ use crate::scalar::{self, Solution};
 use crate::strategy::{Maker, Strategy};
 use crate::strips::Weighted;
 
-/// Kernels of a level, `None` if this CPU lacks it.
+/// Table of the kernels of a level; `None` if this CPU lacks the level.
 pub(crate) fn kernels(level: Level) -> Option<&'static Kernels> {
     match level {
         Level::Scalar => Some(&SCALAR),
@@ -59,11 +59,11 @@ impl Maker {
     }
 }
 
-/// Kernels of one level.
+/// Table of the kernels of one level.
 ///
-/// Slices that a kernel writes, and those that it reads completely, have one length, asserted by
-/// the callers in `Parity`; data strips have at least that many bytes after `offset`. A kernel that
-/// gets fewer bytes panics or leaves bytes out, and never reads outside of a slice.
+/// The slices that a kernel writes, and those that it reads as a whole, have one length, which the
+/// methods of `Parity` assert. Data strips have at least as many bytes after `offset`. A kernel
+/// that gets fewer bytes panics or leaves bytes out, and never reads outside of a slice.
 #[allow(clippy::type_complexity, reason = "signatures read best where the kernel is named")]
 pub(crate) struct Kernels {
     level: Level,

@@ -50,7 +50,7 @@ pub(super) fn column_mut<const BYTES: usize, const WIDTH: usize>(
     strip[at..].as_chunks_mut().0.first_chunk_mut().expect("strips of one length, column inside")
 }
 
-/// Distance at which streaming kernels prefetch a line.
+/// Number of bytes by which streaming kernels prefetch ahead of the bytes that they load.
 ///
 /// Memory responds in about 100 ns; at 30 GB/s and ten strips that is 300 bytes of each strip. A
 /// larger distance does no harm as long as prefetched lines stay in a first-level cache of 32 KiB
@@ -214,10 +214,10 @@ macro_rules! swapped_products {
 
 /// Generates the kernels of a level and their table.
 ///
-/// The first group names the level. The second describes the variants that read strips in order:
-/// the macro for P and Q of a column, a faster function for common shapes, and the width of a
-/// column in vectors. The third describes the swapped variants: the macro for P and Q, and the
-/// width of a column of P alone.
+/// The first group of arguments names the level. The second describes the variants that read strips
+/// in order: the macro for P and Q of a column, a faster function for common numbers of strips, and
+/// the width of a column in vectors. The third describes the swapped variants: the macro for P and
+/// Q, and the width of a column of P alone.
 macro_rules! vector_kernels {
     (
         ($feature:literal, $level:expr, $table:ident),
@@ -545,8 +545,9 @@ macro_rules! vector_kernels {
             equal_scalar(&a[tail..], &b[tail..])
         }
 
-        /// Writes a column at byte `at`. `STREAM` requires that [`is_aligned`] is true and `at` is
-        /// a multiple of `BYTES`.
+        /// Writes `WIDTH` vectors to a strip from byte `at` on. With `STREAM` they bypass the
+        /// caches, which requires that [`is_aligned`] is true for the strip and `at` is a multiple
+        /// of `BYTES`.
         #[target_feature(enable = $feature)]
         #[inline]
         fn write<const WIDTH: usize, const STREAM: bool>(
@@ -574,7 +575,7 @@ macro_rules! vector_kernels {
     };
 }
 
-/// Placeholder for the `$common` function of levels that have none: processes no bytes.
+/// Placeholder for the `$common` function of levels that have none: computes nothing and returns 0.
 #[allow(dead_code, reason = "which levels there are depends on the architecture")]
 #[inline(always)]
 pub(super) fn nothing<const STREAM: bool, const SWAPPED: bool>(

@@ -8,7 +8,7 @@ use std::sync::LazyLock;
 use super::vector;
 use crate::strategy::Maker;
 
-/// Names that the modules of all levels use.
+/// Imports that the modules of all levels share.
 mod prelude {
     pub(super) use std::arch::x86_64::*;
 
@@ -26,7 +26,7 @@ mod prelude {
     pub(super) use crate::strips::{Strip, Weighted};
 }
 
-/// Prefetches the line at a fixed distance ahead of `place`.
+/// Prefetches the cache line that lies [`vector::AHEAD_BYTES`] behind `place`.
 #[inline(always)]
 fn prefetch_at(place: *const u8) {
     use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
@@ -55,7 +55,7 @@ pub(super) use avx2::AVX2;
 pub(super) use avx512_gfni::AVX512_GFNI;
 pub(super) use ssse3::SSSE3;
 
-/// 16 bytes at a time: two shuffles make a product.
+/// Vector operations of SSSE3: 16 bytes at a time, two shuffles for a product.
 mod ssse3 {
     use super::prelude::*;
     use crate::gf::exponent_difference;
@@ -92,7 +92,7 @@ mod ssse3 {
         prefetch_at(bytes.as_ptr());
     }
 
-    /// Store that bypasses the caches; `bytes` is aligned to a vector.
+    /// Stores a vector past the caches. The caller aligns `bytes` to the size of the vector.
     #[target_feature(enable = "ssse3")]
     #[inline]
     fn stream(vector: Vector, bytes: &mut [u8; BYTES]) {
@@ -135,7 +135,8 @@ mod ssse3 {
         _mm_movemask_epi8(_mm_cmpeq_epi8(a, zero())) == 0xffff
     }
 
-    /// Multiplication by a constant: its products with all low nibbles, and with all high nibbles.
+    /// Tables for the multiplication by a constant: its products with all low nibbles, and with all
+    /// high nibbles.
     type Multiplier = [Vector; 2];
 
     #[target_feature(enable = "ssse3")]
@@ -165,7 +166,7 @@ mod ssse3 {
     }
 }
 
-/// 32 bytes at a time: two shuffles make a product.
+/// Vector operations of AVX2: 32 bytes at a time, two shuffles for a product.
 mod avx2 {
     use super::prelude::*;
     use crate::gf::exponent_difference;
@@ -202,7 +203,7 @@ mod avx2 {
         prefetch_at(bytes.as_ptr());
     }
 
-    /// Store that bypasses the caches; `bytes` is aligned to a vector.
+    /// Stores a vector past the caches. The caller aligns `bytes` to the size of the vector.
     #[target_feature(enable = "avx2")]
     #[inline]
     fn stream(vector: Vector, bytes: &mut [u8; BYTES]) {
@@ -245,8 +246,8 @@ mod avx2 {
         _mm256_testz_si256(a, a) == 1
     }
 
-    /// Multiplication by a constant: its products with all low nibbles, and with all high nibbles.
-    /// Both halves of each vector are the same.
+    /// Tables for the multiplication by a constant: its products with all low nibbles, and with all
+    /// high nibbles. Both halves of a vector hold the same 16 products.
     type Multiplier = [Vector; 2];
 
     #[target_feature(enable = "avx2")]
@@ -283,7 +284,8 @@ mod avx2 {
     }
 }
 
-/// 64 bytes at a time: one affine transformation makes a product.
+/// Vector operations of AVX-512 with GFNI: 64 bytes at a time, one affine transformation for a
+/// product.
 mod avx512_gfni {
     mod md_order;
     mod swapped;
@@ -299,8 +301,9 @@ mod avx512_gfni {
         (swapped_products, P = 20)
     );
 
-    /// Computes P and Q of the most common shapes faster than `sum_of_products!`. Returns the
-    /// number of bytes that are done: 0 for other shapes.
+    /// Computes P and Q of whole columns faster than `sum_of_products!`: for two to ten strips in
+    /// md order or, if `SWAPPED`, for up to 32 strips. Returns the number of bytes computed, from
+    /// the start of `p` and `q`; 0 for all other strips.
     #[target_feature(enable = "avx512f,gfni")]
     #[inline]
     fn common<const STREAM: bool, const SWAPPED: bool>(
@@ -345,7 +348,7 @@ mod avx512_gfni {
         prefetch_at(bytes.as_ptr());
     }
 
-    /// Store that bypasses the caches; `bytes` is aligned to a vector.
+    /// Stores a vector past the caches. The caller aligns `bytes` to the size of the vector.
     #[target_feature(enable = "avx512f,gfni")]
     #[inline]
     fn stream(vector: Vector, bytes: &mut [u8; BYTES]) {
@@ -389,7 +392,8 @@ mod avx512_gfni {
         _mm512_test_epi64_mask(a, a) == 0
     }
 
-    /// Bit matrix of a multiplication by a constant, repeated for each 8 bytes.
+    /// Bit matrix of 8 × 8 that multiplies a byte by a constant, repeated in each 8 bytes of the
+    /// vector.
     type Multiplier = Vector;
 
     #[target_feature(enable = "avx512f,gfni")]

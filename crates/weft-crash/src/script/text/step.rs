@@ -231,7 +231,8 @@ impl Words<'_> {
         Ok(ScriptStep::Ask { volume, client, op, start, len, flags })
     }
 
-    /// Parses NAME=VALUE at the end of a line.
+    /// Parses NAME=VALUE at the end of a line. Returns name and value; the error describes what was
+    /// expected.
     fn set(&mut self, line: &str) -> Result<(&'static str, &'static str), String> {
         self.rest.by_ref().for_each(drop);
         let setting = line.split_once('=').and_then(|(name, value)| {

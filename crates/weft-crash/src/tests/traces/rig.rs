@@ -21,7 +21,7 @@ pub(super) struct Lab {
     pub(super) data: u64,
     pub(super) chunk: Sectors,
     pub(super) row: u64,
-    /// Start of the case's row in bytes of the array, and in sectors of a member.
+    /// Start of the case's full stripe, in bytes of the array and in sectors of a member.
     pub(super) base: (u64, u64),
     /// Slot of each disk with a slot that differs from its number.
     pub(super) slots: BTreeMap<usize, usize>,
@@ -36,9 +36,9 @@ pub(super) struct Lab {
 /// Precision with which a row matches the recording.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Same {
-    /// Request by request.
+    /// Requests match one by one, in the recorded order.
     Requests,
-    /// Requests and sectors of each member match.
+    /// The numbers of requests and sectors of each member and kind match.
     Totals,
     /// Requests match in order within each stripe.
     WithinStripes,

@@ -6,7 +6,7 @@
 
 use super::*;
 
-/// Rows that are not replayed as recorded, with the reasons.
+/// Rows that are not replayed as recorded: a part of the rows' names, and the reason.
 const LEFT_OUT: &[(&str, &str)] = &[
     ("-behind", "write-behind: weft refuses it, and writes wait for write-mostly members too"),
     ("-write-error", "the copy is repeated on its own, and recorded as bad (statements.md)"),

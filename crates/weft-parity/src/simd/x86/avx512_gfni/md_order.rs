@@ -53,7 +53,8 @@ fn count_in_order(data: &[Weighted<'_>]) -> usize {
 const COLUMN: usize = 4;
 const COLUMN_BYTES: usize = COLUMN * BYTES;
 
-/// Loads a column of a strip.
+/// Loads `COLUMN` vectors of the strip at pointer `$strip` from byte `$at` on, and prefetches if
+/// `$stream` is true. Evaluates to the vectors.
 macro_rules! column {
     ($strip:ident, $at:ident, $stream:ident) => {{
         let mut column = [zero(); COLUMN];
@@ -70,8 +71,9 @@ macro_rules! column {
     }};
 }
 
-/// Generates a function for each number of strips. The arguments name a variable for each strip,
-/// from the last strip to the first.
+/// Generates a function for each number of strips, which computes P and Q of all whole columns and
+/// returns their number of bytes. The arguments are the name of the function, the number of strips,
+/// and a variable for each strip, from the last strip to the first.
 macro_rules! counts {
     ($($name:ident, $count:literal: $last:ident $($strip:ident)*;)*) => {$(
         #[target_feature(enable = "avx512f,gfni")]

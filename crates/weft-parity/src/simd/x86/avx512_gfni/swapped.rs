@@ -15,8 +15,8 @@ const MOST: usize = 32;
 const WIDE: usize = 12;
 const NARROW: usize = 4;
 
-/// A strip to read: pointer to the first byte that the call processes, and the matrix of the
-/// strip's coefficient.
+/// A strip in the order of reads: pointer to its first byte that the call processes, and the matrix
+/// of its coefficient.
 type Turn = (*const u8, i64);
 
 /// Computes P and Q of all whole columns and returns their number of bytes, or 0 for more than
