@@ -1,8 +1,9 @@
-//! Accounts of a volume: their names, and their requests, summed over all clients.
+//! Accounts of a volume, which are of clients or of purposes: their names and their requests.
 
 use weft_export::control::{ShareStatus, VolumeStatus};
 
-/// Requests to a volume since the start of its server; flushes and trims count as writes.
+/// Requests of accounts of a volume since the start of its server; flushes and trims count as
+/// writes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Asked {
     /// Number of reads.
@@ -16,7 +17,7 @@ pub(crate) struct Asked {
 }
 
 impl Asked {
-    /// Requests of all clients of a volume, gone ones included.
+    /// Requests of all clients of a volume, including clients that have disconnected.
     pub(crate) fn by_clients(volume: &VolumeStatus) -> Self {
         let clients = volume.shares.iter().filter(|share| is_of_clients(share));
         clients.map(Self::by_account).fold(Self::default(), |sum, one| Self {
@@ -34,12 +35,14 @@ impl Asked {
     }
 }
 
-/// Whether an account is that of a client, or of several that are not counted one by one.
+/// Whether an account is that of a client, or the common account of clients that are not counted
+/// one by one.
 pub(crate) fn is_of_clients(share: &ShareStatus) -> bool {
     matches!(share.who.as_str(), "client" | "others")
 }
 
-/// Name of an account: that of the client with its export, or `other clients`, or its purpose.
+/// Name of an account: number of the client, with its export if it is connected; `other clients`;
+/// or the purpose of the account.
 pub(crate) fn share_label(share: &ShareStatus) -> String {
     let number = share.client.unwrap_or_default();
     match (share.who.as_str(), &share.export) {

@@ -26,12 +26,13 @@ pub(crate) struct Selection {
 }
 
 impl Selection {
-    /// Whether members of every array are selected.
+    /// Whether the selection has neither a UUID nor a name, so that members of any array are taken.
     pub(crate) fn is_any(&self) -> bool {
         self.uuid.is_none() && self.array.is_none()
     }
 
-    /// Assembly options for this selection; all other options have their defaults.
+    /// Assembly options for this selection; all other options have their defaults. Fails if the
+    /// value of `--uuid` is not a UUID.
     pub(crate) fn options(&self) -> Result<Options, Failure> {
         let parse = |text: &String| {
             text.parse().map_err(|error| Failure::usage(format!("--uuid: {text}: {error}")))
@@ -76,7 +77,7 @@ impl AssemblyOptions {
     /// Assembly options for the members of a selection.
     ///
     /// # Errors
-    /// `--uuid` names no array.
+    /// The value of `--uuid` is not a UUID.
     pub(crate) fn options(&self, selection: &Selection) -> Result<Options, Failure> {
         let Self { read_only, run, consent, .. } = self;
         let Consent { force_dirty, without_journal } = *consent;
@@ -97,9 +98,9 @@ pub(crate) fn tell_dropped(dropped: &[Dropped]) {
     }
 }
 
-/// Converts a refusal to the failure of a command: prints the reason for each unused member, and
-/// returns the reason for the array, with advice. `named` is the number of members on the command
-/// line.
+/// Converts a refusal to the failure of a command, with the reason for the array and advice. Prints
+/// the reason for each unused member, unless `named`, the number of members on the command line, is
+/// 1.
 pub(crate) fn refusal(refused: &Refused, named: usize) -> Failure {
     if named > 1 {
         tell_dropped(&refused.dropped);
@@ -189,7 +190,8 @@ fn standing(
     spare.then(|| (None, "spare", String::new()))
 }
 
-/// Description of an assembled array, in a sentence.
+/// Text about an assembled array in one line: name, UUID, level, size, members in sync, chunk,
+/// layout, events, and clean state.
 pub(crate) fn title(assembly: &Assembly) -> String {
     let array = &assembly.layout;
     let (all, missing) = (assembly.slots.len(), assembly.degraded());

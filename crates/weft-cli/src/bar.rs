@@ -1,6 +1,6 @@
 //! Bars of progress as text, in the form of `/proc/mdstat`.
 
-/// Part of a whole in thousandths; 0 of nothing.
+/// Ratio of `part` to `whole` in thousandths. A `whole` of 0 counts as 1.
 pub(crate) fn per_mille(part: u64, whole: u64) -> u64 {
     let part = u128::from(part) * 1000 / u128::from(whole.max(1));
     u64::try_from(part).unwrap_or(u64::MAX)

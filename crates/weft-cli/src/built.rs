@@ -47,7 +47,7 @@ pub(crate) struct Built {
     chunk: Sectors,
     size: Option<Sectors>,
     data_offset: Sectors,
-    /// Whether each slot has a member, in order. Members are named in the order of slots.
+    /// Whether each slot has a member, by slot. Members are named in the order of their slots.
     slots: Vec<bool>,
 }
 
@@ -101,7 +101,8 @@ impl Built {
         Ok(Self { level, layout, chunk, size, data_offset, slots })
     }
 
-    /// Gives each member a superblock in memory with this geometry, in place of any that is on it.
+    /// Candidates for the members in `found`, each with a superblock in memory that has this
+    /// geometry, in place of any superblock on it.
     ///
     /// # Errors
     /// The geometry does not fit the members.
@@ -127,7 +128,8 @@ impl Built {
         Ok(pairs.map(|(member, it)| Candidate::with_superblock(member, it)).collect())
     }
 
-    /// Superblocks for the members; `rest` has the sectors of each member behind the data offset.
+    /// Superblocks for the members that are present. `rest` is the number of sectors of each of
+    /// them from the data offset on.
     fn superblocks(&self, rest: &[Sectors]) -> Result<Vec<Super1>, Failure> {
         let smallest = rest.iter().copied().min().unwrap_or_default();
         if let Some(found) = self.size.filter(|size| *size > smallest) {
@@ -174,8 +176,9 @@ impl Built {
     }
 }
 
-/// Sectors that the plan of the array assumes behind the data of each member: 1 GiB.
+/// Number of sectors that the plan of the array assumes behind the data of each member, as room for
+/// a superblock: 1 GiB.
 const ROOM: Sectors = Sectors(1 << 21);
 
-/// Identity of every array with its geometry given by hand.
+/// UUID of every array that has its geometry given by hand.
 const UUID: Uuid = Uuid(*b"weft built array");

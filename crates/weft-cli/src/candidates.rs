@@ -19,14 +19,15 @@ use weft_engine::knobs::TABLE;
 use crate::knobs::BITMAP;
 use crate::target::running;
 
-/// Variable by which the script of a shell asks for candidates; its value is the shell's name.
+/// Environment variable with which the script of a shell asks for candidates; its value is the
+/// shell's name.
 pub(crate) const VARIABLE: &str = "_WEFT_COMPLETE";
 
-/// Shells that have a script.
+/// Shells for which there is a completion script.
 pub(crate) const SHELLS: Shells<'static> = Shells(&[&Bash, &Elvish, &Fish, &Powershell, &Zsh]);
 
-/// Prints candidates if a shell asks for them. Returns true if so, and the process has nothing else
-/// to do.
+/// Prints candidates if a shell asks for them. Returns whether a shell has asked, so that the
+/// process has nothing else to do.
 ///
 /// # Errors
 /// The shell is unknown, or no argument is possible at that place.
@@ -68,7 +69,7 @@ fn with_candidates_of(command: &str, arg: Arg) -> Arg {
     }
 }
 
-/// Words in the names of values that are paths.
+/// Words that the name of a value has if the value is a path.
 const PATHS: [&str; 7] = ["DISK", "FILE", "JOB", "MEMBER", "PATH", "RUNS", "TRACE"];
 
 /// Names of the running volumes, each with its level and state.
@@ -80,7 +81,8 @@ fn volumes() -> Vec<CompletionCandidate> {
     each.collect()
 }
 
-/// Members of the running volumes that the command line names, or of all if it names none.
+/// Labels of the members of the running volumes that the command line names, or of all running
+/// volumes if it names none.
 fn members() -> Vec<CompletionCandidate> {
     let words: Vec<OsString> = std::env::args_os().skip_while(|word| word != "--").collect();
     let all = running();
@@ -94,20 +96,22 @@ fn members() -> Vec<CompletionCandidate> {
     members.map(|member| candidate(&member.label, &member.state)).collect()
 }
 
-/// Names of the knobs, and of the settings beside them.
+/// Names of the knobs and of the setting `bitmap`, each with its meaning.
 fn knobs() -> Vec<CompletionCandidate> {
     let knobs = TABLE.iter().map(|row| (row.name, row.doc));
     let all = knobs.chain([(BITMAP.name, BITMAP.doc)]);
     all.map(|(name, doc)| CompletionCandidate::new(name).help(Some(doc.into()))).collect()
 }
 
-/// `KNOB=`, or `KNOB=VALUE` for each word that a knob takes, for a new volume or a simulation.
+/// Candidates for a setting of a new volume or a simulation: `KNOB=`, or `KNOB=VALUE` for each word
+/// that the knob takes.
 fn settings(current: &OsStr) -> Vec<CompletionCandidate> {
     let rows = TABLE.iter().map(|row| (row.name, row.range_live(), row.doc));
     settings_of(current, rows)
 }
 
-/// Candidates like those of [`settings`], for a running volume: with `bitmap=` beside the knobs.
+/// Candidates like those of [`settings`], for a running volume, which also has the setting
+/// `bitmap=`.
 fn settings_live(current: &OsStr) -> Vec<CompletionCandidate> {
     let rows = TABLE.iter().map(|row| (row.name, row.range_live(), row.doc));
     settings_of(current, rows.chain([(BITMAP.name, BITMAP.range.to_owned(), BITMAP.doc)]))
@@ -136,8 +140,8 @@ fn settings_of(
     found
 }
 
-/// Completion for bash. readline breaks words at `=`, and clap's own script leaves them broken, so
-/// that no value of `KNOB=VALUE` would be found; this script joins them before it asks.
+/// Completion for bash. readline splits words at `=`, and clap's own script does not join them
+/// again, so that it would find no values for `KNOB=VALUE`. This script joins them before it asks.
 struct Bash;
 
 impl EnvCompleter for Bash {
@@ -176,7 +180,7 @@ impl EnvCompleter for Bash {
     }
 }
 
-/// Script of bash. The words end with the one under the cursor.
+/// Completion script for bash. The last word that it passes is the one under the cursor.
 const BASH: &str = r#"_PROGRAM() {
     local words=() word joins='' i
     for ((i = 0; i <= COMP_CWORD; i++)); do

@@ -25,7 +25,7 @@ pub(crate) fn default_volumes() -> Result<PathBuf, Failure> {
 /// systemd's `%E`.
 ///
 /// # Errors
-/// No variable tells the folder; the message asks to name `what` instead.
+/// No environment variable names the folder; the message asks the user to name `what` instead.
 fn folder(what: &str) -> Result<PathBuf, Failure> {
     if rustix::process::geteuid().is_root() {
         return Ok("/etc".into());
@@ -37,7 +37,7 @@ fn folder(what: &str) -> Result<PathBuf, Failure> {
 
 /// The folder for state that lasts: `$STATE_DIRECTORY`, which systemd sets, else `/var/lib/weft`
 /// for root, `$XDG_STATE_HOME/weft` or `~/.local/state/weft`, as systemd's `%S`. `None` if no
-/// variable tells it.
+/// environment variable names it.
 pub(crate) fn state() -> Option<PathBuf> {
     if let Some(folder) = named("STATE_DIRECTORY") {
         return Some(folder);
@@ -49,7 +49,7 @@ pub(crate) fn state() -> Option<PathBuf> {
     named("XDG_STATE_HOME").or_else(home).map(|folder| folder.join("weft"))
 }
 
-/// The folder that a variable of the environment names by an absolute path.
+/// The folder that an environment variable names by an absolute path; `None` if it names none.
 fn named(variable: &str) -> Option<PathBuf> {
     std::env::var_os(variable).map(PathBuf::from).filter(|it| it.is_absolute())
 }

@@ -67,7 +67,7 @@ fn set_parsed(
     Ok(knob)
 }
 
-/// Every knob with its unit, range in a live volume, default and meaning, for help texts.
+/// Text with every knob, its unit, range in a live volume, default and meaning, for help texts.
 pub(crate) fn table() -> String {
     let defaults = Knobs::default();
     let mut text = String::from("Knobs:\n");
@@ -92,7 +92,7 @@ pub(crate) fn table_of_running() -> String {
     format!("{}\n\nBeside the knobs:\n  {name} ({unit}, {range})\n      {doc}", table())
 }
 
-/// Setting of a running volume that `get` and `set` have in addition to the knobs.
+/// Setting of a running volume that is no knob, and that `get` and `set` have beside the knobs.
 pub(crate) struct BesideKnobs {
     pub(crate) name: &'static str,
     pub(crate) unit: &'static str,

@@ -37,7 +37,7 @@ pub(crate) struct Looked {
 }
 
 impl Looked {
-    /// Opens a file or block device, or part of one, by its name; read-only.
+    /// Opens a file or block device, or part of one, by its name, for reading only.
     ///
     /// # Errors
     /// The path cannot be opened, or is neither a file nor a block device.
@@ -94,8 +94,7 @@ impl Looked {
     /// Content of the bad-block log that a superblock of the member points to; `None` if there are
     /// no bad blocks.
     ///
-    /// # Errors
-    /// The log cannot be read, in a sentence that does not name the member.
+    /// The log cannot be read; the text is a sentence that does not name the member.
     pub(crate) fn bad_block_log(&self, superblock: &Superblock) -> Result<Option<Vec<u8>>, String> {
         let Some(area) = superblock.badblocks_area() else { return Ok(None) };
         let len = usize::try_from(area.len.bytes().0).unwrap_or(usize::MAX);
@@ -105,10 +104,11 @@ impl Looked {
             .map_err(|error| format!("bad-block log at sector {}: {error}", area.start.0))
     }
 
-    /// The one valid superblock.
+    /// The valid superblock of the member; of several superblocks of one array, the newest.
     ///
     /// # Errors
-    /// Reason why there is none, in a sentence that does not name the member.
+    /// No superblock is valid, or superblocks of two arrays are; the text is a sentence that does
+    /// not name the member.
     pub(crate) fn superblock(&self) -> Result<Box<Superblock>, String> {
         let metadata = self.metadata().map_err(|error| error.to_string())?;
         Ok(Box::new(metadata.superblock))
@@ -151,7 +151,7 @@ impl Looked {
         shown
     }
 
-    /// Superblocks at any sector; reads the whole member.
+    /// Superblocks at any sector of the member, all of which is read.
     ///
     /// # Errors
     /// The member cannot be read.
@@ -165,8 +165,8 @@ impl Looked {
         Ok(found)
     }
 
-    /// Reads a range of sectors piece by piece. Returns an item for each piece: its sectors, and
-    /// the superblocks that begin in it.
+    /// Reads a range of sectors part by part. Returns an item for each part: its sectors, and the
+    /// superblocks that begin in it.
     pub(crate) fn superblocks_within(
         &self,
         sectors: Range<u64>,
@@ -183,7 +183,8 @@ impl Looked {
         })
     }
 
-    /// Sectors that look like the start of a superblock.
+    /// Sectors with the magic number of a superblock, among those at which a version prescribes
+    /// one.
     ///
     /// # Errors
     /// The member cannot be read.
@@ -297,7 +298,7 @@ fn without_newer(block: &[u8], version: Version) -> Option<Super1> {
     Some(superblock)
 }
 
-/// Sectors that a search for superblocks reads at a time: 1 MiB.
+/// Number of sectors that a search for superblocks reads at a time: 1 MiB.
 const PIECE_SECTORS: usize = 2048;
 const SUPER_SECTORS: u64 = SUPER_BYTES as u64 / 512;
 

@@ -10,10 +10,11 @@ use std::path::Path;
 
 use weft_terminal::terminal::quoted;
 
-/// An option of mdadm that chooses what to do.
+/// Options of mdadm for one action, with the command of weft for that.
 struct Row {
     options: &'static [&'static str],
-    /// Command line of weft that does the same, with `TARGET` or `MEMBER…` in the place of words.
+    /// Command line of weft for the same action, with words such as `TARGET` or `MEMBER…` to be
+    /// replaced.
     weft: &'static str,
 }
 
@@ -21,8 +22,8 @@ const fn row(options: &'static [&'static str], weft: &'static str) -> Row {
     Row { options, weft }
 }
 
-/// Options of mdadm by precedence: the first row with an option of the command line counts, so that
-/// actions on an array come before options that accompany a mode.
+/// Actions of mdadm by precedence. The first row with an option of the command line is used: modes
+/// come before actions on an array, and both before options that accompany a mode.
 const TABLE: &[Row] = &[
     row(&["--assemble", "-A"], "weft serve MEMBER…"),
     row(&["--create", "-C"], "weft create --level LEVEL --raid-devices COUNT MEMBER…"),
@@ -47,8 +48,8 @@ const TABLE: &[Row] = &[
     row(&["--scan", "-s"], "weft rescue DISK… (arrays on disks), weft status (running volumes)"),
 ];
 
-/// Message about a command line of mdadm; `None` if `words`, which follow the name of the program,
-/// are not one of mdadm's.
+/// Message about a command line of mdadm, with the line of weft for the same action; `None` if
+/// `words`, the command line without the program, are not one of mdadm's.
 pub(crate) fn told(words: &[OsString]) -> Option<String> {
     let texts: Vec<&str> = words.iter().map(|word| word.to_str().unwrap_or_default()).collect();
     // A mode stands first, or after the device of the array.

@@ -23,17 +23,17 @@ pub(crate) struct Config {
 /// An `ARRAY` line.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ArrayLine {
-    /// Device of the array, such as `/dev/md/tour`.
+    /// Device of the array, such as `/dev/md/tour`; `None` if the line has none.
     pub(crate) device: Option<String>,
-    /// UUID of the array: 32 hexadecimal digits.
+    /// UUID of the array, 32 hexadecimal digits; `None` if the line has none.
     pub(crate) uuid: Option<String>,
-    /// Name of the array, with or without its host.
+    /// Name of the array, with or without its host; `None` if the line has none.
     pub(crate) name: Option<String>,
     /// Whether the array has metadata of a vendor (IMSM, DDF), or is in a container of such.
     pub(crate) is_external: bool,
     /// Number of spares that the array should have.
     pub(crate) spares: usize,
-    /// Group of arrays that share their spares.
+    /// Group of arrays that share their spares; `None` if the line has none.
     pub(crate) spare_group: Option<String>,
 }
 
@@ -56,7 +56,8 @@ const KEYWORDS: &[&str] = &[
 ];
 
 impl Config {
-    /// Reads a file. A line that cannot be parsed is ignored, with a remark: the watch goes on.
+    /// Reads a file. A line that cannot be parsed is ignored, with a remark, so that it does not
+    /// keep `weft monitor` from running.
     ///
     /// # Errors
     /// The file cannot be read, or is not a regular file.

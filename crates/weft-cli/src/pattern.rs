@@ -43,7 +43,7 @@ impl Expected {
     /// Compares whole blocks with their expected content.
     ///
     /// # Errors
-    /// The first word that differs, with its meaning.
+    /// A word differs; the text says where, and the kind of error.
     pub(crate) fn verify(&self, start: u64, data: &[u8]) -> Result<(), String> {
         let words = data.as_chunks::<8>().0;
         for (found, address) in words.iter().zip((start..).step_by(8)) {

@@ -41,10 +41,10 @@ impl ReadingOptions {
         self.read_timeout.iter().for_each(|it| option("--read-timeout", it.to_string().into()));
     }
 
-    /// Refuses the time limit for a command that writes to the disks.
+    /// Refuses the time limit if the command writes to the disks (`is_written`).
     ///
     /// # Errors
-    /// There is a limit, and the disks are written.
+    /// There is a limit, and `is_written` is true.
     pub(crate) fn refuse_writes(&self, is_written: bool) -> Result<(), Failure> {
         match self.read_timeout {
             Some(seconds) if is_written => Err(Failure::usage(format!(
@@ -55,8 +55,8 @@ impl ReadingOptions {
         }
     }
 
-    /// Parses the values of `--unreadable`: the maps of ddrescue, each for a disk that is one of
-    /// `members` or holds some of them. Adds the time limit.
+    /// How to read the disks of `members`: the maps of ddrescue in the values of `--unreadable`,
+    /// each for a disk that is one of `members` or holds some of them, and the time limit.
     ///
     /// # Errors
     /// An argument names no disk of a member, or a disk has two maps.
@@ -94,8 +94,8 @@ struct Named {
 }
 
 impl Reading {
-    /// Adds the map of the disk that the member is on, if the command line names one, and the time
-    /// limit.
+    /// The member with the map of the disk that it is on, if the command line names one, and with
+    /// the time limit.
     pub(crate) fn apply(&self, spec: MemberSpec) -> MemberSpec {
         let spec = match self.map_of(&spec) {
             Some(named) => spec.with_map(&named.map),
@@ -122,7 +122,7 @@ impl Reading {
         }
     }
 
-    /// Disks with reads that took longer than the limit, for the JSON object of a command.
+    /// JSON list of the disks with reads that took longer than the limit.
     pub(crate) fn timed_out(&self) -> Value {
         let disks = self.timeout.iter().flat_map(|timeout| timeout.timed_out());
         let range = |it: &Range<u64>| json!({"start": it.start, "length": it.end - it.start});
@@ -160,8 +160,8 @@ impl Reading {
     }
 }
 
-/// Splits an argument into disk and map. Both may contain equals signs. The argument is split at
-/// the first equals sign with the name of a member's disk before it.
+/// Splits an argument of `--unreadable` into disk and map. Both may contain equals signs. The
+/// argument is split at the first equals sign with the name of a member's disk before it.
 fn named(text: &OsStr, members: &[PathBuf]) -> Result<Named, Failure> {
     let bytes = text.as_bytes();
     let disks: Vec<PathBuf> = members

@@ -66,7 +66,8 @@ pub(crate) fn lines_reading(states: &[AssemblyState]) -> Vec<String> {
         .collect()
 }
 
-/// States of a running volume that the user has to act on.
+/// States of a running volume that the user should know of, such as a missing member or a pending
+/// resync.
 pub(crate) fn of_running(volume: &VolumeStatus) -> Vec<AssemblyState> {
     let any = |state: &str| volume.members.iter().any(|member| member.state == state);
     let rebuilds = |replaces: bool| {

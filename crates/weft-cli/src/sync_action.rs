@@ -36,7 +36,8 @@ pub(crate) struct Sync {
 /// Result of a completed action.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Report {
-    /// Number of 4 KiB stripes read on every member, from the first one that was asked for.
+    /// Number of stripes of 4 KiB that were read on every member, from the one at which the action
+    /// was asked to start.
     pub(crate) stripes: u64,
     /// State of the volume at the end, with the mismatches that were found.
     pub(crate) volume: VolumeStatus,
@@ -113,7 +114,7 @@ pub(crate) fn run(action: &'static str, arguments: &Sync) -> Outcome {
 /// `syndrome` for RAID 6.
 ///
 /// # Errors
-/// The volume is of the other kind.
+/// The value is for volumes of the other kind.
 pub(crate) fn expect_mirror(arguments: &Sync, mirror: bool) -> Result<(), Failure> {
     let mut target = Target::named_or_only(arguments.target.as_deref())?;
     let status = target.status()?;

@@ -91,7 +91,7 @@ impl Target {
         Ok(Self { name: name.to_owned(), socket: path.to_owned(), client })
     }
 
-    /// Limits the wait for each answer from now on.
+    /// Limits the wait for each further answer of the server.
     pub(crate) fn set_timeout(&mut self, timeout: Duration) {
         // An error is ignored: it is an error of the socket, which the next request reports.
         let _ = self.client.set_timeout(Some(timeout));
@@ -130,7 +130,7 @@ impl Target {
         })
     }
 
-    /// Complete status of the server behind the target.
+    /// Complete status of the server that the target is connected to.
     ///
     /// # Errors
     /// See [`Target::ask`].
@@ -186,7 +186,7 @@ pub(crate) fn answering() -> Vec<(Target, Result<Status, Failure>)> {
     found
 }
 
-/// Control sockets of servers that have ended without removing them.
+/// Control sockets on which no server listens: their servers have ended without removing them.
 pub(crate) fn unanswered() -> Vec<PathBuf> {
     let refuses = |path: &PathBuf| {
         let connected = UnixStream::connect(path);
@@ -267,10 +267,10 @@ fn make_private(directory: &Path) -> Result<(), String> {
     is_private(directory)
 }
 
-/// Whether a directory belongs to this user and no other user can change it.
+/// Checks that a directory belongs to this user and no other user can change it.
 ///
 /// # Errors
-/// The reason why not, in a sentence.
+/// The directory is not private; the text is a sentence with the reason.
 fn is_private(directory: &Path) -> Result<(), String> {
     let label = directory.display();
     let metadata = std::fs::symlink_metadata(directory).map_err(|e| format!("{label}: {e}"))?;
@@ -297,7 +297,7 @@ fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// Longest wait for the status of a volume, where other volumes are to be shown as well.
+/// Longest wait for the status of one volume, in commands that show other volumes too.
 pub(crate) const STATUS_WAIT: Duration = Duration::from_secs(10);
 
 /// Directory for the sockets of volumes that root serves.

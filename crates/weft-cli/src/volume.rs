@@ -158,7 +158,7 @@ impl Opening {
     }
 }
 
-/// Candidate for a file that is smaller than a sector and therefore has no superblock.
+/// Candidate without a superblock, for a file that is smaller than a sector.
 fn candidate_of_nothing(label: String, index: u16) -> Candidate {
     let size = Sectors::ZERO;
     Candidate::new(
@@ -213,7 +213,7 @@ pub(crate) fn short_name(assembly: &Assembly) -> String {
     if is_name(name) { name.to_owned() } else { assembly.uuid.to_string().replace(':', "") }
 }
 
-/// The rule of [`is_name`], for errors.
+/// Text of the rule of [`is_name`], for errors.
 pub(crate) const NAME_RULE: &str = "letters, digits, '-', '_', '.' and '+', at most 64, neither \
                                     '-' nor '.' first";
 

@@ -85,7 +85,7 @@ impl Drop for CreatedFiles {
     }
 }
 
-/// Completes the error for a member with the list of members that were added before it.
+/// Adds to the error for a member the list of the members that were added before it.
 fn after(failure: Failure, added: &[String]) -> Failure {
     match failure {
         Failure::Failed(text) | Failure::Refused(text) if !added.is_empty() => {
@@ -95,8 +95,8 @@ fn after(failure: Failure, added: &[String]) -> Failure {
     }
 }
 
-/// Path under which the server is to open a member. Creates the file if `--member-size` asks for
-/// that; refuses a member with data that must be kept.
+/// Name under which the server is to open a member: its absolute path, or `ram:SIZE`. Creates a
+/// missing file if `--member-size` is given; refuses a member with data that must be kept.
 fn acceptable(
     member: &MemberArg,
     volume: &VolumeStatus,

@@ -117,10 +117,10 @@ fn asked(arguments: &[OsString]) -> Result<(NamedPaths, &Path), Failure> {
     Ok((asked, to))
 }
 
-/// Files and folders that the paths of the command line mean, each once.
+/// Files and folders that the paths of the command line lead to, each once.
 #[derive(Default)]
 struct Picks {
-    /// Index of the file system and number of the node, by path.
+    /// Index of the file system, and number of the node in it, by the path of the file or folder.
     all: BTreeMap<Vec<Vec<u8>>, (usize, u64)>,
     /// File systems that were to be copied as a whole and cannot be read: the reason, by path.
     closed: BTreeMap<Vec<Vec<u8>>, String>,

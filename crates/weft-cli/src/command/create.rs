@@ -93,8 +93,8 @@ fn title(writes: &[MemberWrite], array: &Layout) -> String {
     )
 }
 
-/// Name of the layout; `None` where the layout makes no difference: in a RAID 0 of equal members,
-/// which has one zone only.
+/// Name of the layout; `None` if the level has no layouts, or the layout makes no difference: in a
+/// RAID 0 of equal members, which has one zone only.
 fn layout_name(first: &Super1) -> Option<String> {
     let said = first.level.row().layouts != Layouts::Zones
         || first.feature_map.contains(Features::RAID0_LAYOUT);

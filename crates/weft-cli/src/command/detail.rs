@@ -80,7 +80,7 @@ struct Facts {
     state: String,
     events: u64,
     degraded: usize,
-    /// Reshape under way; `None` without one.
+    /// Reshape under way; `None` if there is none.
     reshape: Option<ReshapeStatus>,
     states: Vec<AssemblyState>,
     rows: Vec<Row>,
@@ -92,7 +92,8 @@ struct Row {
     device: Option<(u32, u32)>,
     slot: Option<usize>,
     state: &'static str,
-    /// Whether the member is read only if no other member with the data can be read.
+    /// Whether the member is write-mostly: data is read from it only if no other member with the
+    /// data can be read.
     write_mostly: bool,
     label: String,
 }

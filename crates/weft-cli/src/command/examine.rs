@@ -80,8 +80,8 @@ struct FoundSuperblock {
     found: Misplaced,
     /// Whether the superblock is at the position that its version prescribes.
     usual: bool,
-    /// MEMBER argument that would have the superblock at the position that its version prescribes.
-    /// `None` if it is there already, or if no argument has that effect.
+    /// MEMBER argument for which the superblock is at the position that its version prescribes.
+    /// `None` if it is there already, or if there is no such argument.
     name: Option<String>,
 }
 
@@ -164,7 +164,8 @@ fn look(path: &Path, reading: &Reading) -> Result<(Looked, Shown), Failure> {
     Ok((looked, shown))
 }
 
-/// Prints one member. Returns whether its metadata is valid.
+/// Prints one member, or adds it to `reports` if `as_json` is set. Returns whether its metadata is
+/// valid.
 fn report(
     looked: &Looked,
     shown: &Shown,
@@ -311,7 +312,7 @@ fn bad_block_shift(superblock: &Superblock) -> u8 {
     superblock.as_v1().map_or(0, |new| new.bblog_shift)
 }
 
-/// JSON of every field of the superblock as stored on the member, also of a checksum that is wrong.
+/// JSON of every field of a superblock as it is stored on the member, also of a wrong checksum.
 fn stored(looked: &Looked, superblock: &Superblock, wrong: Option<&SuperblockError>) -> Value {
     let mut fields = superblock_json::fields(superblock);
     if let Some(SuperblockError::Checksum { stored, .. }) = wrong {

@@ -105,7 +105,7 @@ pub(crate) fn run(arguments: &Image) -> Outcome {
     Ok(Exit::Of(1))
 }
 
-/// Settings that the options give for a disk.
+/// Settings of the copy of a disk, from the options. Options that do not fit the disk are refused.
 fn settings(arguments: &Image, disk: &Disk) -> Result<Settings, Failure> {
     let (size, logical) = (disk.size(), disk.logical_block());
     let Bytes(sector) = arguments.sector_size.unwrap_or(Bytes(logical));
@@ -153,7 +153,7 @@ struct Copied<'a> {
     took: Duration,
     read: Sum,
     bad: Sum,
-    /// Areas that were neither read nor found to be bad.
+    /// Areas that were not read, and of which it is not known that they are bad.
     left: Sum,
 }
 
@@ -270,5 +270,5 @@ impl<'a> Copied<'a> {
     }
 }
 
-/// Largest size of a read: one reply of the reading process.
+/// Largest size of a read in bytes: that of one reply of the reading process.
 const BLOCK_MAX: u64 = 64 << 20;

@@ -1,4 +1,5 @@
-//! `weft keys`: an authority of its own, and certificates for servers and clients of TLS.
+//! `weft keys`: certificates of TLS for servers and clients, signed by an authority that weft
+//! makes.
 
 use std::fmt::Display;
 use std::fs::DirBuilder;
@@ -76,7 +77,8 @@ pub(crate) fn run(arguments: &KeysOf) -> Outcome {
     show(arguments, &folder)
 }
 
-/// Makes the keys of a server with these names, and those of all clients.
+/// Makes the keys of a server with these names, unless there are none, and those of each client
+/// that the arguments name.
 fn make(arguments: &KeysOf, folder: &Path, names: &[String]) -> Result<(), Failure> {
     make_folder(folder)?;
     let authority = Authority::of(folder)?;
@@ -97,24 +99,25 @@ fn make(arguments: &KeysOf, folder: &Path, names: &[String]) -> Result<(), Failu
     Ok(())
 }
 
-/// Certificate that is to be made.
+/// Description of a certificate that is to be made.
 struct CertificateRequest<'a> {
     holder: &'a str,
     names: &'a [String],
     usage: ExtendedKeyUsagePurpose,
-    /// Whether the private key stays and the certificate is replaced.
+    /// Whether the certificate is replaced and its private key kept.
     renew: bool,
 }
 
-/// The authority that signs certificates.
+/// The certificate authority, which signs certificates.
 struct Authority {
-    /// Certificate of the authority, as PEM.
+    /// Certificate of the authority, in PEM.
     certificate: String,
     issuer: Issuer<'static, KeyPair>,
 }
 
 impl Authority {
-    /// Reads the authority of a folder, or makes one if the folder has none.
+    /// Reads the authority in a folder; makes one if the folder has neither its certificate nor its
+    /// key.
     fn of(folder: &Path) -> Result<Self, Failure> {
         let (certificate, key) = (folder.join(AUTHORITY), folder.join(AUTHORITY_KEY));
         match (certificate.exists(), key.exists()) {
@@ -149,7 +152,8 @@ impl Authority {
         certificate.write(made.pem())
     }
 
-    /// Makes a certificate and, unless it is renewed, its private key, in files of these names.
+    /// Makes a certificate and a private key, in files with these names in `folder`. For a renewal,
+    /// the key in its file is used and stays.
     fn make(
         &self,
         arguments: &KeysOf,
@@ -195,7 +199,8 @@ fn params(holder: &str, names: &[String], days: u32) -> Result<CertificateParams
     Ok(params)
 }
 
-/// Shows the certificates of a folder and of its clients.
+/// Prints the certificates in a folder, those of its clients too. Fails if one of them has ended or
+/// ends soon.
 fn show(arguments: &KeysOf, folder: &Path) -> Outcome {
     let mut paths = vec![folder.join(AUTHORITY), folder.join(CERTIFICATE)];
     let clients = std::fs::read_dir(folder.join("clients"));
@@ -254,7 +259,7 @@ fn to_json(path: &Path, certificate: &Certificate, now: SystemTime) -> Value {
     })
 }
 
-/// Text of the time at which a certificate ends.
+/// Text about the time that is left until a certificate ends: `ends in 30 days`.
 fn end(certificate: &Certificate, now: SystemTime) -> String {
     match certificate.left(now) {
         Duration::ZERO => "has ended".to_owned(),
@@ -284,7 +289,8 @@ fn unusable(path: &Path, error: &dyn Display) -> Failure {
     Failure::failed(format!("{}: {error}", label(path)))
 }
 
-/// Checks the name of a client, which becomes that of a folder.
+/// Checks the name of a client, which becomes the name of a folder, and returns it. The error
+/// states the expected form.
 fn client(name: &str) -> Result<String, String> {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
     match !name.is_empty()
@@ -301,6 +307,6 @@ fn client(name: &str) -> Result<String, String> {
 
 /// Name of the file with the private key of the authority.
 const AUTHORITY_KEY: &str = "ca-key.pem";
-/// Days after which an authority ends.
+/// Number of days after which the certificate of an authority ends.
 const AUTHORITY_DAYS: u32 = 3650;
 const DAY: Duration = Duration::from_secs(24 * 3600);

@@ -79,9 +79,9 @@ pub(crate) fn run(arguments: &Ls) -> Outcome {
     Ok(if is_complete { Exit::Done } else { Exit::Of(1) })
 }
 
-/// Lines that are listed together: those of a folder, or those of the things that arguments name.
+/// Lines that are listed together: the entries of a folder, or the files that arguments name.
 struct Folder {
-    /// Path of the folder with these names; `None` for things that the arguments name themselves.
+    /// Path of the folder, as names from the root on; `None` for files that arguments name.
     path: Option<Vec<Vec<u8>>>,
     lines: Vec<Line>,
 }
@@ -92,12 +92,13 @@ struct Line {
     path: Vec<Vec<u8>>,
     /// Name that is shown: the last name of the path, or the whole path if an argument names it.
     name: Vec<u8>,
-    /// Metadata of the node; `None` for the root of all file systems, and if it cannot be read.
+    /// Metadata of the node; `None` for the root of all file systems, and if the metadata cannot be
+    /// read.
     node: Option<Node>,
     target: Option<Vec<u8>>,
 }
 
-/// A listing on its way to standard output, folder by folder.
+/// State of a listing, which goes to standard output folder by folder.
 struct Listing<'l> {
     walk: &'l Walk<'l>,
     arguments: &'l Ls,
@@ -107,7 +108,7 @@ struct Listing<'l> {
     /// Whether the list of each folder begins with the path of the folder.
     has_heads: bool,
     printed: usize,
-    /// Lines as JSON objects, with `--json`.
+    /// JSON objects of all lines; empty without `--json`.
     entries: Vec<Value>,
     faults: Vec<String>,
 }
@@ -119,7 +120,8 @@ impl<'l> Listing<'l> {
         Self { walk, arguments, known, has_heads, printed: 0, entries, faults }
     }
 
-    /// Lists everything that the paths of the command line mean: things that are not folders first.
+    /// Lists everything that the paths of the command line lead to: first what is not a folder,
+    /// then the folders.
     fn list(&mut self, reached: Vec<Reached>) -> Result<(), Failure> {
         self.has_heads |= reached.len() > 1;
         let (folders, named): (Vec<Reached>, Vec<Reached>) =
@@ -165,8 +167,8 @@ impl<'l> Listing<'l> {
         Ok(())
     }
 
-    /// Lines of the root, one for each file system. With `--recursive`, adds the folders to list
-    /// next to `waiting`.
+    /// Lines of the root, one for each file system. With `--recursive`, adds the file systems to
+    /// `waiting`, so that they are listed next.
     fn root(&mut self, waiting: &mut Vec<Reached>) -> Vec<Line> {
         let mut lines = Vec::new();
         let mut below = Vec::new();
@@ -192,7 +194,7 @@ impl<'l> Listing<'l> {
         lines
     }
 
-    /// Lines of a folder, by name. With `--recursive`, adds the folders below it to `waiting`.
+    /// Lines of a folder, sorted by name. With `--recursive`, adds the folders in it to `waiting`.
     fn folder(
         &mut self,
         at: usize,
@@ -276,7 +278,7 @@ fn print(out: &mut impl Write, lines: &[Line], long: bool) -> Result<(), Failure
 }
 
 impl Line {
-    /// Mode, links, owner, group, size and time, as text.
+    /// Texts of mode, links, owner, group, size and time; `?` for metadata that cannot be read.
     fn columns(&self) -> [String; 6] {
         let Some(node) = &self.node else {
             return ["?---------", "?", "?", "?", "?", "?"].map(str::to_owned);
@@ -342,7 +344,8 @@ fn mode(node: &Node) -> String {
     text
 }
 
-/// A time by RFC 3339, or in seconds from 1970 if it is before that or very late.
+/// Text of a time: by RFC 3339, or `@` with the seconds since 1970 for a time before 1970 or after
+/// the year 9999.
 fn time(time: NodeTime) -> String {
     match u64::try_from(time.seconds) {
         Ok(secs) if secs < LATE => MdTime { secs, micros: 0 }.to_rfc3339(),
@@ -350,5 +353,5 @@ fn time(time: NodeTime) -> String {
     }
 }
 
-/// First second of the year 10000, counted from 1970.
+/// First second of the year 10000, in seconds since 1970.
 const LATE: u64 = 253_402_300_800;

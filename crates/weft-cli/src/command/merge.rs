@@ -46,7 +46,8 @@ pub(crate) fn run(arguments: &Merge) -> Outcome {
     print_joined(form, joined)
 }
 
-/// Reads the parts of a file, one after the other.
+/// Reads the parts in a file, which may have several, in their order. A file without parts is an
+/// error.
 fn read(path: &Path, file: &str) -> Result<Vec<Part>, Failure> {
     let text = std::fs::read(path)
         .map_err(|error| Failure::failed(format!("{file}: {error}; name a file to read")))?;

@@ -138,7 +138,7 @@ pub(crate) fn run(command: &Command, cli: fn() -> clap::Command) -> Outcome {
     }
 }
 
-/// Description of the subcommand `name`, which takes its own name as the first word.
+/// clap command of the subcommand `name`. The words that it parses begin with that name.
 fn named(cli: &clap::Command, name: &str) -> clap::Command {
     cli.find_subcommand(name).expect("it is in the table").clone()
 }

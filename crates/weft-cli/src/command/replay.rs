@@ -80,7 +80,7 @@ pub(crate) struct Replay {
     simulated: Simulated,
 }
 
-/// Parses a factor, such as `0.5`, as a whole percentage.
+/// Parses a factor, such as `0.5`, to a whole percentage.
 fn percent(text: &str) -> Result<u32, String> {
     let factor: f64 =
         text.parse().map_err(|_| format!("found {text:?}, expected a number such as 0.5"))?;

@@ -192,7 +192,8 @@ pub(crate) fn run(arguments: &Reproduce) -> Outcome {
 /// Heading of the options that change an experiment's machine.
 const OTHER: &str = "Another machine than the experiment's";
 
-/// The machine that the options ask for in place of the one in the experiments' texts.
+/// Level, members, chunk and knobs that the options ask for in place of those in the experiments'
+/// texts.
 fn other_machine(arguments: &Reproduce) -> Result<OtherMachine, Failure> {
     let mut settings = Vec::new();
     for setting in &arguments.set {
@@ -243,7 +244,7 @@ fn experiments(arguments: &Reproduce) -> Result<Vec<Experiment>, Failure> {
     Ok(known)
 }
 
-/// Prints the text of one experiment.
+/// Prints the text of the experiment. More than one experiment is an error.
 fn print_source(experiments: &[Experiment]) -> Outcome {
     let [experiment] = experiments else {
         let names: Vec<&str> = experiments.iter().map(Experiment::patch).collect();
@@ -260,7 +261,7 @@ fn print_source(experiments: &[Experiment]) -> Outcome {
 }
 
 /// Repeats the fits of parameters that were fitted, and reports whether the values in the texts of
-/// the experiments still hold.
+/// the experiments still hold. Fails if one of them does not.
 fn fit(experiments: &[Experiment], effort: Effort, json: bool) -> Outcome {
     let mut out = stdout();
     let (mut holds, mut fitted) = (true, Vec::new());
@@ -330,7 +331,8 @@ fn found_json(patch: &str, found: &Calibrated) -> Value {
     })
 }
 
-/// Runs the rows that have a published magnitude, under other values of the assumed parameters.
+/// Runs the rows that have a published magnitude under other values of the assumed parameters, and
+/// prints the ranges of their gains.
 fn ranges(experiments: &[Experiment], effort: Effort, json: bool) -> Outcome {
     let mut out = stdout();
     let mut rows = Vec::new();
@@ -393,7 +395,8 @@ fn hours(seconds: u64) -> String {
     }
 }
 
-/// Keeps the rows with `words` in their names, and only those experiments that have such rows.
+/// Keeps the rows with `words` in their names, and the experiments that have such rows. Fails if
+/// there are none.
 fn only(experiments: Vec<Experiment>, words: &str) -> Result<Vec<Experiment>, Failure> {
     let names: Vec<String> = experiments
         .iter()

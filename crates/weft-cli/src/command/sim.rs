@@ -90,7 +90,7 @@ pub(crate) fn run(arguments: &Sim) -> Ending {
     ended(&outcome)
 }
 
-/// Whether a job covers the whole volume, because neither a size nor a time bounds it.
+/// Whether a job covers the whole volume, because neither a size nor a time limits it.
 fn goes_over_all(job: &Job) -> bool {
     let Job { target, pace, .. } = job;
     let sized = target.size.is_some() || target.io_size.is_some() || target.file_size.is_some();

@@ -99,8 +99,8 @@ fn print_once(arguments: &StatusOf) -> Outcome {
     Ok(if degraded { Exit::Degraded } else { Exit::Done })
 }
 
-/// Table of shares in the work of members, for each volume. Clients that have disconnected stay
-/// listed, so that the shares add up.
+/// Table, for each volume, of the shares of its clients in the work of the members. Clients that
+/// have disconnected stay listed, so that the shares add up.
 fn shares_text(servers: &[Status]) -> String {
     let mut text = String::new();
     for volume in servers.iter().flat_map(|server| &server.volumes) {
@@ -290,7 +290,8 @@ fn shape_text(array: &ArrayStatus) -> String {
     format!(" super {}{layout}", array.metadata)
 }
 
-/// Progress of a sync, as `[===>......]  recovery = 12.3% (done/total)`; `None` if no sync runs.
+/// Progress of a sync, as `[===>......]  recovery = 12.3% (done/total)`, or `resync=PENDING` for a
+/// resync that is due; `None` if no sync runs and no resync is due.
 fn progress_text(volume: &VolumeStatus) -> Option<String> {
     let action = match volume.sync_action.as_str() {
         // A resync is due, but it has not started or is frozen.

@@ -105,8 +105,8 @@ fn settled(target: &mut Target) -> Result<VolumeStatus, Failure> {
     }
 }
 
-/// Whether a rebuild is about to start by itself: a slot is empty, and a spare is available; or a
-/// replacement is not filled yet, or a reshape is not over.
+/// Whether a sync is about to start by itself, because a spare is available for an empty slot, a
+/// replacement is not filled yet, or a reshape is not over. False if syncs are frozen.
 fn is_due(volume: &VolumeStatus) -> bool {
     let waits = |member: &str| member == "spare" || member == "rebuilding";
     let mut members = volume.members.iter();

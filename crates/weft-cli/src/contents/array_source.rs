@@ -20,16 +20,18 @@ struct ArraySource {
     size: u64,
 }
 
-/// Connection with the requests that were sent ahead.
+/// Connection to the server, with the requests that were sent ahead of reads.
 struct Connection {
     client: NbdClient,
-    /// Requests for the bytes behind the last read, by their cookies, in ascending order of bytes.
+    /// Requests for the bytes after the last read, each as cookie and byte range, in ascending
+    /// order of bytes.
     ahead: Vec<(u64, Range<u64>)>,
-    /// End of the last read.
+    /// Byte at which the last read ended.
     last: u64,
 }
 
-/// Serves a volume within this process. Returns the server, which has to outlive the source.
+/// Serves a volume within this process. Returns the server, and the source that reads from it,
+/// which the server has to outlive.
 pub(super) fn serve(
     volume: Volume,
     name: &str,
@@ -40,12 +42,14 @@ pub(super) fn serve(
     Ok((inside, source))
 }
 
-/// Connects to a server on a unix socket; `uri` names its export.
+/// Source of the bytes of the server with the NBD URI `uri`, on a unix socket. A cache keeps bytes
+/// that were read.
 pub(super) fn connect(uri: &str) -> Result<Shared, Failure> {
     Ok(Rc::new(Cached::new(connect_live(uri)?)))
 }
 
-/// Connects as [`connect`] does, but without a cache, because the content of the volume may change.
+/// Source as [`connect`] returns it, but without a cache, because the content of the volume may
+/// change.
 pub(super) fn connect_live(uri: &str) -> Result<Shared, Failure> {
     let client = NbdClient::connect(uri).map_err(Failure::Failed)?;
     let size = client.size();

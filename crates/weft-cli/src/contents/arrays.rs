@@ -63,16 +63,16 @@ impl Array {
         Self { uuid, found, candidates, decision, consent, writable, reading }
     }
 
-    /// Identity of this array and the size of its smallest member, for the search for images that
-    /// were cut off. `None` if the superblocks are not at the end of the members.
+    /// Array and size of its smallest member, for the search for images that were cut off. `None`
+    /// if the superblocks are not at the end of the members.
     pub(crate) fn end(&self) -> Option<End> {
         let mut superblocks =
             self.candidates.iter().filter_map(|candidate| candidate.superblock.as_ref().ok());
         End::of(superblocks.next()?)
     }
 
-    /// Names of the members that the assembly uses. A journal is included although it has no slot:
-    /// without it the array is refused.
+    /// Names of the members that the assembly uses; none if the array was refused. A journal is
+    /// included although it has no slot: without it the array is refused.
     pub(crate) fn names(&self) -> Vec<&Path> {
         let Ok(assembly) = &self.decision else { return Vec::new() };
         let used = self.found.iter().zip(&self.candidates).filter(|(_, candidate)| {
@@ -140,7 +140,8 @@ impl Array {
         })
     }
 
-    /// Description, from the superblocks, of an array that was refused; `None` for other arrays.
+    /// JSON fields that describe an array that was refused, from the superblocks; `None` for other
+    /// arrays.
     pub(crate) fn refused_described(&self) -> Option<Map<String, Value>> {
         self.decision.as_ref().err()?;
         let superblock = self.described_by();
@@ -154,8 +155,7 @@ impl Array {
         Some(known)
     }
 
-    /// Description of an array that was refused, with the reason; `None` for an array that was not
-    /// refused.
+    /// JSON description of an array that was refused, with the reason; `None` for other arrays.
     pub(crate) fn refused_to_json(&self) -> Option<Value> {
         let (refused, mut object) = (self.decision.as_ref().err()?, self.refused_described()?);
         object.insert("state".into(), json!(refused.state.id()));

@@ -1,10 +1,10 @@
 //! Content of disks or of a running volume: partitions, LVM, file systems, and their files.
 //!
-//! `weft rescue`, `ls` and `mount` look into the same things in the same way. Disks are
-//! searched for members (`search.rs`), the members are grouped by array (`arrays.rs`), and each
-//! array that can be read is served within this process, read-only, and read through that server
-//! (`array_source.rs`): what is missing is reconstructed, and no image lies in between. A running
-//! volume is read through its own NBD socket.
+//! `weft rescue`, `ls` and `mount` find content in the same way. Disks are searched for members
+//! (`search.rs`), the members are grouped by array (`arrays.rs`), and each array that can be read
+//! is served within this process, read-only, and read through that server (`array_source.rs`): what
+//! is missing is reconstructed, and no image lies in between. A running volume is read through its
+//! own NBD socket.
 
 mod array_source;
 mod arrays;
@@ -42,7 +42,7 @@ pub(crate) use walk::{Reached, Spot, Walk, shown};
 
 /// Disks that were searched, and the arrays on them.
 pub(crate) struct Searched {
-    /// Disks, in the order of their names.
+    /// Disks, in the order in which they were named.
     pub(crate) disks: Vec<Disk>,
     /// Arrays, in the order in which their first members were found.
     pub(crate) arrays: Vec<Array>,
@@ -52,7 +52,7 @@ impl Searched {
     /// Searches the named disks for members of arrays; `deep` reads every sector.
     ///
     /// # Errors
-    /// A disk cannot be opened, or two names are of the same bytes.
+    /// A disk cannot be opened, or two names refer to the same bytes.
     pub(crate) fn of(names: &[PathBuf], reading: &Reading, deep: bool) -> Result<Self, Failure> {
         let mut disks = Vec::new();
         for (name, looked) in names.iter().zip(look::open_all_with(names, reading)?) {
@@ -91,7 +91,8 @@ pub(crate) struct Contents {
     /// Properties of the arrays that could be read; empty for a running volume.
     shapes: Vec<FoundArray>,
     servers: Vec<Inside>,
-    /// Folder with the sockets of the servers.
+    /// Folder with the sockets of the servers; `None` for a running volume, which has a server of
+    /// its own.
     _sockets: Option<TempDir>,
 }
 
@@ -207,7 +208,7 @@ impl Contents {
         Ok(Self { found, is_whole: true, shapes, servers, _sockets: Some(directory) })
     }
 
-    /// Places with files, in the order in which they were found, snapshots behind all others.
+    /// Places with files, in the order in which they were found, snapshots after all others.
     pub(crate) fn file_systems(&self) -> Vec<FileSystem<'_>> {
         let mut all: Vec<FileSystem<'_>> = Vec::new();
         for place in &self.found.places {
@@ -232,16 +233,16 @@ impl Contents {
     }
 }
 
-/// A running volume, and where it is reached.
+/// A running volume, with the address at which it is read.
 pub(crate) struct Running {
     /// Name of the volume.
     pub(crate) volume: String,
-    /// Address on a unix socket.
+    /// NBD URI of the volume on a unix socket.
     pub(crate) uri: String,
 }
 
 impl Running {
-    /// The volume of this name or control socket.
+    /// The running volume with this name or control socket.
     ///
     /// # Errors
     /// No running volume has the name, or it has no unix socket.
@@ -260,7 +261,7 @@ pub(crate) struct FileSystem<'c> {
     /// Name of its folder where file systems lie side by side: in DIR of `rescue --to`, at the
     /// root of `ls`.
     pub(crate) folder: String,
-    /// Reason why this release does not read the files; `None` if it does.
+    /// Reason why the files cannot be read; `None` if they can be.
     pub(crate) refused: Option<String>,
 }
 
@@ -287,8 +288,8 @@ impl FileSystem<'_> {
     }
 }
 
-/// Whether a place has files that are read, or why they are not read. `None` for a place without
-/// files of its own: a partition table, a physical volume, swap, an empty one.
+/// Whether a place has files that can be read, or the reason why they cannot. `None` for a place
+/// without files of its own: a partition table, a physical volume, swap, an empty one.
 pub(crate) fn has_files(place: &ContentLocation) -> Option<Result<(), String>> {
     match &place.content {
         Ok((content, _)) => match &content.kind {
@@ -308,7 +309,8 @@ pub(crate) fn has_files(place: &ContentLocation) -> Option<Result<(), String>> {
     }
 }
 
-/// Opens and serves an array, with the options that its assembly needs.
+/// Opens an array with the options that its assembly needs, and serves it. Returns the server, and
+/// the source of the array's bytes.
 fn open(array: &Array, name: &str, directory: &Path) -> Result<(Inside, Shared), Failure> {
     let mut opening = Opening::read_only();
     opening.options = Options {
@@ -322,7 +324,8 @@ fn open(array: &Array, name: &str, directory: &Path) -> Result<(Inside, Shared),
     array_source::serve(opening.open(&names)?, name, directory)
 }
 
-/// The first address of a server on a unix socket.
+/// First address of a server that is on a unix socket, as NBD URI. A server without such an address
+/// is an error.
 fn socket_uri(name: &str, status: &Status) -> Result<String, Failure> {
     let is_unix = |uri: &&String| {
         matches!(uri.parse::<NbdUri>(), Ok(NbdUri { address: NbdAddress::Unix { .. }, .. }))
@@ -336,7 +339,8 @@ fn socket_uri(name: &str, status: &Status) -> Result<String, Failure> {
     })
 }
 
-/// Name of an array without that of the machine; its UUID if it has none.
+/// Name of an array without its host. An array without a name is called `array-` and the first part
+/// of its UUID.
 fn name_of(name: &str, uuid: &str) -> String {
     let own = name.rsplit(':').next().unwrap_or_default();
     match own {
@@ -368,7 +372,7 @@ pub(crate) fn with_path(path: &[u8], mut object: Value) -> Value {
     object
 }
 
-/// Name of the folder for a place: without separators, and not hidden.
+/// Name of the folder for a place: the name of the place without separators, and not hidden.
 pub(crate) fn folder_name(place: &str) -> String {
     let plain = |c: char| if matches!(c, '/' | '#') || !is_printable(c) { '-' } else { c };
     let name: String = place.chars().map(plain).collect();

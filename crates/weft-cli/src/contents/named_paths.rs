@@ -87,7 +87,7 @@ fn split(argument: &OsStr) -> (&OsStr, Option<&OsStr>) {
     }
 }
 
-/// Names of a path. `..` goes back by one name, and no further than the root.
+/// Names in a path, from the root on. `..` goes back by one name, and no further than the root.
 fn parts(path: &[u8]) -> Vec<Vec<u8>> {
     let mut parts = Vec::new();
     for part in path.split(|byte| *byte == b'/') {

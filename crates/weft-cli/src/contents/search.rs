@@ -32,8 +32,8 @@ pub(crate) struct Disk {
     /// Whether the disk is an image without a partition table and without a member. The superblock
     /// of such an image may have been cut off.
     may_be_cut: bool,
-    /// Whether members may be where the search did not look: nothing says how the disk is divided,
-    /// and only its ends were read.
+    /// Whether members may lie in areas that were not searched: the disk has no partition table
+    /// that says how it is divided, and only its ends were read.
     may_have_more: bool,
 }
 
@@ -226,7 +226,8 @@ impl Disk {
         Ok(())
     }
 
-    /// Adds the member to which a superblock in an unusual place belongs.
+    /// Adds the member to which a superblock in an unusual place belongs, or a notice if it does
+    /// not fit there.
     fn place(&mut self, disk: &Looked, name: &Path, found: &Misplaced) -> Result<(), Failure> {
         if self.found.iter().any(|known| known.super_sector == found.sector) {
             return Ok(());
@@ -257,7 +258,7 @@ impl Disk {
         Ok(())
     }
 
-    /// Label of the disk, if it may have members where it was not searched.
+    /// Label of the disk if it may have members in areas that were not searched; otherwise `None`.
     pub(crate) fn unsearched(&self) -> Option<&str> {
         self.may_have_more.then_some(self.label.as_str())
     }
@@ -281,7 +282,8 @@ impl Disk {
 }
 
 /// First sector and length of the member to which a misplaced superblock belongs. The length is the
-/// least that the data and the superblock take. `None` if the superblock does not name its place.
+/// least that the data and the superblock take. `None` if the superblock does not say where the
+/// member begins or how long it is.
 fn extent(found: &Misplaced) -> Option<(Sectors, Sectors)> {
     let start = found.member_start?;
     let superblock = found.superblock.as_v1()?;

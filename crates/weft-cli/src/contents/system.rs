@@ -2,8 +2,8 @@
 //! space.
 //!
 //! Synology and QNAP put small partitions at the start of every disk and make RAID 1 arrays of
-//! them, with the system and with swap. Their users look for neither, and copies of them are never
-//! whole (device files). An array counts as one of these if
+//! them, with the system and with swap. A user who looks for files needs neither, and copies of the
+//! system are never complete because of its device files. An array counts as one of these if
 //!
 //! - it is a RAID 1 of parts of disks of at most [`SYSTEM_MAX`], and holds swap or an ext file
 //!   system;
@@ -11,8 +11,9 @@
 //!   also has a part of this array. One disk may lack its part, because the superblock of the part
 //!   may be damaged, if this array has a slot for each disk: a NAS makes slots for all its bays.
 //!
-//! A single array, arrays beside each other on other disks, and arrays of like size are therefore
-//! no system. Arrays that are left out are always named, and can be asked for.
+//! An array is therefore no system if it is the only one, if the other arrays are on other disks,
+//! or if they are of about the same size. Arrays that are left out are always named, and can be
+//! asked for.
 
 use std::collections::BTreeSet;
 

@@ -22,23 +22,23 @@ pub(crate) struct Walk<'c> {
     opened: Vec<OnceCell<Result<Opened, String>>>,
 }
 
-/// Thing that a path leads to.
+/// Root or node to which a path leads.
 #[derive(Clone, Debug)]
 pub(crate) enum Spot {
-    /// The folder of the file systems.
+    /// The root, with a folder for each file system.
     Root,
-    /// A node of a file system, which is given by its index.
+    /// A node of the file system with this index.
     Node(usize, Box<Node>),
 }
 
-/// A spot with its path: names from the root on.
+/// Path, as names from the root on, with the root or node to which it leads.
 pub(crate) type Reached = (Vec<Vec<u8>>, Spot);
 
 /// Everything that a path leads to: several things if it has a pattern.
 #[derive(Debug, Default)]
 pub(crate) struct Meant {
     pub(crate) reached: Vec<Reached>,
-    /// Messages about things that may match the pattern too, and cannot be read.
+    /// Messages about entries that may match the pattern too and cannot be read.
     pub(crate) faults: Vec<String>,
 }
 
@@ -82,7 +82,8 @@ impl<'c> Walk<'c> {
         }
     }
 
-    /// The node with the number `id`; `path` names it in the error.
+    /// The node with the number `id` in the file system with index `at`; `path` names it in the
+    /// error.
     ///
     /// # Errors
     /// The node cannot be read; the text names its path.
@@ -90,7 +91,8 @@ impl<'c> Walk<'c> {
         self.tree(at)?.node(id).map_err(|error| format!("{}: {error}", shown(path)))
     }
 
-    /// Entries of a directory; `path` names it in the error.
+    /// Entries of a directory in the file system with index `at`; `path` names the directory in the
+    /// error.
     ///
     /// # Errors
     /// No entry can be read; the text names the path.
@@ -106,7 +108,8 @@ impl<'c> Walk<'c> {
     /// Finds everything that a path leads to.
     ///
     /// # Errors
-    /// There is nothing of that name, it lies behind a link or a file, or it cannot be read.
+    /// Nothing has that name, the path leads through a link or a file, or a part of it cannot be
+    /// read.
     pub(crate) fn find(&self, parts: &[Vec<u8>]) -> Result<Meant, String> {
         let mut faults = Vec::new();
         let mut reached: Vec<Reached> = vec![(Vec::new(), Spot::Root)];

@@ -16,18 +16,18 @@ use crate::reading::Reading;
 pub(crate) struct ListArguments<'a> {
     /// Folder for the files; `None` to list only.
     pub(crate) to: Option<&'a Path>,
-    /// Names of the places to copy; all if there are none.
+    /// Names of the places with the files to copy; empty for all places.
     pub(crate) only: &'a [String],
-    /// Whether the system of a NAS is asked for too.
+    /// Whether the arrays with the system of a NAS are listed and copied too.
     pub(crate) all: bool,
     pub(crate) json: bool,
-    /// Command line without `--list` and `--to`, for the line that is printed.
+    /// Command line without `--list` and `--to`, for the advice that is printed.
     pub(crate) command: String,
     /// Maps of ddrescue and time limit with which the disks are read.
     pub(crate) reading: &'a Reading,
 }
 
-/// Lists the contents of the arrays, and copies the files out.
+/// Lists the contents of the arrays. If `asked` names a folder, the files are copied there first.
 pub(crate) fn run(contents: Contents, arrays: &[Array], asked: &ListArguments<'_>) -> Outcome {
     let found = &contents.found;
     if let Some(missing) =
@@ -65,7 +65,7 @@ pub(crate) fn run(contents: Contents, arrays: &[Array], asked: &ListArguments<'_
     Ok(Exit::Of(1))
 }
 
-/// Copies the files of every file system that is asked for.
+/// Copies the files of every file system that is asked for. Returns the results of all copies.
 fn restore_all(contents: &Contents, asked: &ListArguments<'_>, to: &Path) -> Result<All, Failure> {
     let all = contents.file_systems();
     // Snapshots are left out: they mostly repeat the files of their origin.

@@ -71,7 +71,8 @@ pub(crate) fn copy_all(to: &Path, jobs: &[Job<'_>]) -> Result<All, Failure> {
     Ok(All { list, is_whole: true, findings, owners })
 }
 
-/// Copies from one file system.
+/// Copies from one file system. The outcome is stored in `restored`, findings and owners in
+/// `record`.
 fn restore(
     job: &Job<'_>,
     (base, to): (&Folder, &Path),
@@ -121,7 +122,7 @@ fn restore(
     });
 }
 
-/// Reports on standard error if the folder lacks the space for all of the files.
+/// Reports on standard error if the folder has no room for the files that are to be copied.
 fn ask_for_room(
     place: &ContentLocation,
     (base, to): (&Folder, &Path),
@@ -148,8 +149,8 @@ struct Work {
     most: u64,
 }
 
-/// Bytes of entries with everything below them. Beyond [`WEIGHED_MAX`] files and folders, the
-/// bounds are the bytes counted so far and all that the file system holds.
+/// Bounds of the bytes of entries with everything below them. Beyond [`WEIGHED_MAX`] files and
+/// folders, the bounds are the bytes counted so far and all that the file system holds.
 fn weigh(tree: &dyn Tree, entries: &[Entry]) -> Work {
     let mut known = HashSet::new();
     let mut waiting: Vec<u64> = entries.iter().map(|entry| entry.id).collect();
@@ -177,5 +178,5 @@ fn weigh(tree: &dyn Tree, entries: &[Entry]) -> Work {
     Work { least: bytes, most: bytes }
 }
 
-/// Largest number of files and folders that are looked at before a copy begins.
+/// Largest number of files and folders of which the sizes are added up before a copy begins.
 const WEIGHED_MAX: usize = 50_000;

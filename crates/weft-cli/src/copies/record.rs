@@ -123,7 +123,7 @@ impl<'f> Record<'f> {
     }
 }
 
-/// Creates a file of this run, with the first number in its name that is free.
+/// Creates a file with the first number in its name that is free. Returns the name and the file.
 fn first_free(folder: &Folder, suffix: &str) -> io::Result<(String, File)> {
     for number in 1_u32.. {
         let name = format!("weft-rescue-{number}{suffix}");
@@ -187,7 +187,7 @@ impl Owners {
     }
 }
 
-/// JSON of a path with its reason.
+/// JSON of a path, with the reason why it was reported.
 pub(super) fn reported_json(reported: &ReportedPath) -> Value {
     with_path(&reported.path, json!({"why": reported.why}))
 }

@@ -155,8 +155,8 @@ impl Restored {
         self.stopped.is_none() && self.report.as_ref().is_some_and(Report::is_complete)
     }
 
-    /// Adds a closing finding about a copy that is not complete. If a file lacks it, the file was
-    /// cut off.
+    /// Records a last finding about a copy that is not complete. Its absence shows that the file of
+    /// findings was cut off.
     pub(super) fn finish(&self, record: &mut Record<'_>) {
         if self.is_complete() {
             return;
@@ -261,7 +261,7 @@ impl Restored {
     }
 }
 
-/// Lines about paths, up to a largest number of them.
+/// Printed lines about one kind of path, of which at most `left` more are printed.
 struct Lines<'o> {
     out: &'o mut dyn Write,
     left: usize,
@@ -276,7 +276,7 @@ impl Lines<'_> {
         Ok(())
     }
 
-    /// Prints how many of `all` lines were left out, if any were.
+    /// Prints how many of `all` lines were left out, if there were more than `lines_max`.
     fn end(&mut self, all: usize, lines_max: usize) -> Result<(), Failure> {
         if all > lines_max {
             writeln!(self.out, "    and {} more", all - lines_max)?;
@@ -285,7 +285,7 @@ impl Lines<'_> {
     }
 }
 
-/// A number with its noun.
+/// Text of a number with its noun: `1 file`, `2 files`.
 fn counted(count: u64, noun: &str) -> String {
     format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
 }

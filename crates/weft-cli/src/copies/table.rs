@@ -15,13 +15,14 @@ use super::listed::ListArguments;
 use crate::contents::{Contents, has_files};
 use crate::size;
 
-/// Time of the last use, by RFC 3339.
+/// Text of the time at which the content was last used, by RFC 3339; `None` if it is not known.
 pub(super) fn last_use(content: &Content) -> Option<String> {
     let secs = u64::try_from(content.last_use?).ok()?;
     Some(MdTime { secs, micros: 0 }.to_rfc3339())
 }
 
-/// Prints the table, data first and the largest of it first, and the reports.
+/// Prints the table of places, those with files first and the largest of these first, and the
+/// reports of copies.
 pub(super) fn print(
     contents: &Contents,
     restored: &All,

@@ -21,7 +21,7 @@ pub(crate) struct Disk {
     member: OpenMember,
     label: String,
     size: u64,
-    /// Longest time of a read; `None` for no limit.
+    /// Longest time that a read may take; `None` for no limit.
     limit: Option<Duration>,
     reads: ChildReads,
 }
@@ -31,7 +31,7 @@ pub(crate) struct Disk {
 pub(crate) enum Got {
     /// Bytes from the start of the range on; fewer than were asked for if the rest failed.
     Bytes(Vec<u8>),
-    /// The read failed.
+    /// The read failed, without any bytes.
     Failed,
     /// The read took longer than the limit.
     TimedOut,
@@ -73,7 +73,7 @@ impl Disk {
         &self.label
     }
 
-    /// Size in bytes. That of a file need not be whole sectors.
+    /// Size in bytes; that of a file may not be a multiple of the sector.
     pub(crate) fn size(&self) -> u64 {
         self.size
     }
@@ -83,7 +83,8 @@ impl Disk {
         self.member.info().logical_block.into()
     }
 
-    /// Reads a range. Calls `wait` about once a second while the disk does not answer.
+    /// Reads a range, which may take long. Calls `wait` about once a second while the disk does not
+    /// answer.
     ///
     /// # Errors
     /// The disk is gone, so that further reads are pointless.
@@ -119,7 +120,8 @@ impl Disk {
         }
     }
 
-    /// Lets the child process read, and waits for its answer. The inner error is that of the read.
+    /// Asks the reading process for `len` bytes from byte `start` on, and waits for its answer. The
+    /// inner error is that of the read.
     fn ask(
         &mut self,
         start: u64,
@@ -145,7 +147,7 @@ impl Disk {
         }
     }
 
-    /// Fails if an error of a read means that the disk is not there any more.
+    /// Fails if an error of a read means that the disk is gone.
     fn still_there(&self, error: &io::Error) -> Result<(), Failure> {
         let gone = [Errno::NODEV, Errno::NXIO, Errno::NOTCONN, Errno::STALE, Errno::BADF];
         let code = error.raw_os_error().unwrap_or_default();
@@ -165,5 +167,6 @@ impl Disk {
     }
 }
 
-/// Largest number of reads that may hang: a disk that is busy with them gives nothing else.
+/// Number of hanging reads from which on a disk counts as gone: while it is busy with them, it
+/// answers no others.
 const HANGING_MAX: usize = 8;

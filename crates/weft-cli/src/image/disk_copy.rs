@@ -79,7 +79,7 @@ pub(crate) struct DiskCopy {
     map: Mapfile,
     settings: Settings,
     phase: Phase,
-    /// Byte at which the phase goes on: from there upwards, or from there downwards.
+    /// Byte from which the phase continues, in ascending or descending order.
     position: u64,
     /// Number of bytes to skip after the next failure.
     skip: u64,
@@ -156,7 +156,8 @@ impl DiskCopy {
         }
     }
 
-    /// Takes the answer to a read of `range`, which [`Self::next`] returned.
+    /// Records the answer to a read of `range`, which [`Self::next`] returned, in the map, and sets
+    /// the position of the next read.
     pub(crate) fn answer(&mut self, range: &Range<u64>, answer: Answer) {
         let len = range.end - range.start;
         let good = match answer {
@@ -203,8 +204,8 @@ impl DiskCopy {
         self.map.current = Current { position: self.position, phase, pass };
     }
 
-    /// Goes back to an earlier phase if that has something to do, as after a copy of another part
-    /// of the disk.
+    /// Returns to an earlier phase that still has something to read, for example because the
+    /// earlier run copied another part of the disk.
     fn go_back(&mut self) {
         let has = |status| self.bytes(status) > 0;
         if matches!(self.phase, Phase::Copy(_)) {
@@ -265,19 +266,19 @@ impl DiskCopy {
         at / self.settings.block * self.settings.block
     }
 
-    /// First area of a status in a range.
+    /// First area with a status in a range; `None` if there is none.
     fn first(&self, status: Status, range: Range<u64>) -> Option<Range<u64>> {
         self.map.areas_in(range).find(|(_, it)| *it == status).map(|(area, _)| area)
     }
 
-    /// Next block that was not tried, forwards.
+    /// Next block that was not tried, in ascending order; `None` if none is left.
     fn block_behind(&self) -> Option<Range<u64>> {
         let area = self.first(Status::NonTried, self.position..self.settings.domain.end)?;
         let end = self.block_start(area.start).saturating_add(self.settings.block);
         Some(area.start..end.min(area.end))
     }
 
-    /// Next block that was not tried, backwards.
+    /// Next block that was not tried, in descending order; `None` if none is left.
     fn block_before(&self) -> Option<Range<u64>> {
         let range = self.settings.domain.start..self.position.min(self.settings.domain.end);
         let mut areas = self.map.areas_in(range).rev();
@@ -285,8 +286,8 @@ impl DiskCopy {
         Some(self.block_start(area.end - 1).max(area.start)..area.end)
     }
 
-    /// Next sector at an end of an area that failed. An area with both ends known becomes
-    /// [`Status::NonScraped`].
+    /// Next sector at an end of an area that failed; `None` if none is left. An area with both ends
+    /// known becomes [`Status::NonScraped`].
     fn trimmed(&mut self) -> Option<Range<u64>> {
         loop {
             let area = self.first(Status::NonTrimmed, self.position..self.settings.domain.end)?;
@@ -304,7 +305,7 @@ impl DiskCopy {
         }
     }
 
-    /// Next sector of a status, forwards.
+    /// Next sector with a status, in ascending order; `None` if none is left.
     fn sector_behind(&self, status: Status) -> Option<Range<u64>> {
         let area = self.first(status, self.position..self.settings.domain.end)?;
         Some(self.sector_at(area.start, area.end))

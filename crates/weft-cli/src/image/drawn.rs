@@ -18,7 +18,7 @@ struct Disk {
     alone: Vec<u32>,
     reads: u64,
     errors: u64,
-    /// Bytes read, in order of reading: (bytes read before, range).
+    /// Reads in their order, each as number of bytes read before it and byte range.
     log: Vec<(u64, Range<u64>)>,
     read: u64,
 }
@@ -29,7 +29,7 @@ enum Planted {
     None,
     /// The sector before the last one of a failed area is read, and taken for the last one.
     TrimEnd,
-    /// The answer to a block of pass 1 says that the whole of it was read.
+    /// Every answer in pass 1 says that the whole block was read.
     Partial,
     /// A scraped sector is read twice.
     Twice,
@@ -115,8 +115,8 @@ fn settings(rng: &mut Rng, size: u64) -> Settings {
     }
 }
 
-/// Copies a disk. `stops` returns the number of reads until the copy is ended and resumed with its
-/// map.
+/// Copies a disk. `stops` returns the number of reads after which the copy is ended and resumed
+/// with its map. Returns the final map.
 fn copy(
     disk: &mut Disk,
     settings: &Settings,
@@ -158,7 +158,7 @@ fn copy(
     disk_copy.map().clone()
 }
 
-/// Faults of a finished copy.
+/// Descriptions of the faults of a finished copy; empty if it has none.
 fn faults(disk: &Disk, settings: &Settings, map: &Mapfile, is_whole_run: bool) -> Vec<String> {
     let mut faults = Vec::new();
     if map.size() != disk.size {

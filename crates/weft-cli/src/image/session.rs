@@ -24,7 +24,7 @@ pub(crate) struct Session {
     counts: Counts,
 }
 
-/// Counts of reads.
+/// Numbers of reads of the disk.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Counts {
     pub(crate) reads: u64,
@@ -70,7 +70,8 @@ impl Session {
         Ok(())
     }
 
-    /// Text about the free space if it is less than what is left to read; `None` if it suffices.
+    /// Text about the free space if it is less than what is left to read; `None` if it is enough or
+    /// not known.
     pub(crate) fn short_of_space(&self) -> Option<String> {
         let domain = self.disk_copy.domain();
         let left = domain.end - domain.start - self.disk_copy.bytes(Status::Finished);
@@ -152,15 +153,15 @@ fn run(
     Ok(())
 }
 
-/// State for the end of the copy by SIGINT or SIGTERM.
+/// Handler of SIGINT and SIGTERM, which end the copy.
 struct Stop {
     asked: Arc<AtomicBool>,
     parked: mpsc::Sender<()>,
 }
 
 impl Stop {
-    /// Registers the handler: a signal lets the present read end, saves the map, and ends the
-    /// process.
+    /// Registers the handler. On a signal it waits for the end of the present read, saves the map,
+    /// and ends the process.
     fn new(shared: &Arc<Mutex<Session>>) -> Self {
         let asked = Arc::new(AtomicBool::new(false));
         let (parked, is_parked) = mpsc::channel();
@@ -240,7 +241,7 @@ fn locked(session: &Mutex<Session>) -> MutexGuard<'_, Session> {
     session.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Time that a read may take to end after a signal.
+/// Longest time that a read may take to end after a signal.
 const LAST_READ: Duration = Duration::from_secs(5);
 
 /// Shortest time between two updates of the progress on the terminal.

@@ -28,12 +28,13 @@ pub(crate) struct MappedImage {
     /// First lines of the map.
     title: String,
     saved: Instant,
-    /// Bytes that were written last: their space is given back if the map needs it.
+    /// Byte range of the last write to the image; its space is released if the map needs it.
     last: Range<u64>,
 }
 
 impl MappedImage {
-    /// An image with its map; `title` is the beginning of the map: comments, each a line.
+    /// An image with the file of its map. `title` is the text at the beginning of the map, lines of
+    /// comments.
     pub(crate) fn new(image: SparseImage, map_file: ResultFile, title: String) -> Self {
         Self { image, map_file, title, saved: Instant::now(), last: 0..0 }
     }
@@ -55,8 +56,8 @@ impl MappedImage {
         self.map_file.save(&map.to_text(&self.title))
     }
 
-    /// Saves the map if it is old. A failed save does not stop the copy: a failing disk may not be
-    /// readable a second time.
+    /// Saves the map if its last save was long ago. A failed save does not stop the copy: a failing
+    /// disk may not be readable a second time.
     pub(crate) fn save_if_old(&mut self, map: &Mapfile) {
         if self.saved.elapsed() >= SAVE_INTERVAL
             && let Err(error) = self.save(map)
@@ -67,8 +68,8 @@ impl MappedImage {
     }
 
     /// Saves the map at the end of a copy, complete or not. If the file system is full, the space
-    /// of the last write to the image is released to make room. Returns that range, which has to be
-    /// read again.
+    /// of the last write to the image is released to make room. Returns the released range, which
+    /// has to be read again; empty if there is none.
     ///
     /// # Errors
     /// The map cannot be saved.
@@ -117,5 +118,5 @@ pub(crate) fn ended_by(failure: Failure, saved: Result<Range<u64>, Failure>) -> 
     }
 }
 
-/// Age of the map at which it is saved again, as in GNU ddrescue.
+/// Time after which the map is saved again, as in GNU ddrescue.
 const SAVE_INTERVAL: Duration = Duration::from_secs(30);

@@ -79,7 +79,7 @@ pub(crate) fn map_beside(file: &Path) -> PathBuf {
     found.cloned().unwrap_or_default()
 }
 
-/// Whether commands find this map of an image by its name.
+/// Whether commands find the map at `map` by the name of its image.
 pub(crate) fn is_beside(file: &Path, map: &Path) -> bool {
     names(file).iter().any(|name| name == map)
 }
@@ -140,8 +140,8 @@ pub(crate) fn map_of(
     Ok((mapped, Kind { begin: begin.copied().unwrap_or(kind.begin), ..kind }))
 }
 
-/// Ranges that are compared to see whether an image is of this disk: the first `len` bytes of the
-/// first and of the last area that was read.
+/// Ranges of which the bytes are compared to see whether an image is of this disk or array: the
+/// first `len` bytes of the first and of the last area that was read.
 pub(crate) fn samples(map: &Mapfile, len: u64) -> Vec<Range<u64>> {
     let read = || map.areas().filter(|(_, status)| *status == Status::Finished);
     let begin = |(area, _): (Range<u64>, Status)| area.start..area.end.min(area.start + len);

@@ -72,7 +72,8 @@ impl SparseImage {
         Failure::failed(format!("{}: {error}", self.label))
     }
 
-    /// Text about the free space if it is less than `wanted` bytes; `None` if it suffices.
+    /// Text about the free space if it is less than `wanted` bytes; `None` if it is enough or not
+    /// known.
     pub(crate) fn short_of_space(&self, wanted: u64) -> Option<String> {
         let stat = rustix::fs::fstatvfs(&self.file).ok()?;
         let free = stat.f_bavail.saturating_mul(stat.f_frsize);
@@ -110,7 +111,8 @@ impl SparseImage {
         Ok(())
     }
 
-    /// Makes a range read as zeros: writes `zeros` if the range has data, and otherwise nothing.
+    /// Makes a range read as zeros: writes `zeros` if the range has data, and nothing if it is a
+    /// hole.
     fn clear(&self, at: u64, zeros: &[u8]) -> io::Result<()> {
         let end = at + zeros.len() as u64;
         let has_data = !self.is_fresh
@@ -132,7 +134,7 @@ impl SparseImage {
         Ok(bytes)
     }
 
-    /// Gives the space of a range back, so that the file system has room for a map.
+    /// Releases the space of a range of the file, so that the file system has room for a map.
     pub(crate) fn give_back(&self, at: u64, len: u64) {
         let mode = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
         // An error is ignored: the range is read again in any case.

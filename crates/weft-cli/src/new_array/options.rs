@@ -191,8 +191,8 @@ fn legal_name(name: &str) -> Result<String, Failure> {
     )))
 }
 
-/// Name with the host before it, as mdadm's homehost does: mdadm opens arrays of its own host by
-/// their short name.
+/// Name of the array with the host before it, as mdadm's homehost has it: mdadm opens arrays of its
+/// own host by their short name. A name that has a host, or would be too long, stays as it is.
 fn with_host(name: &str) -> String {
     let host = when::hostname();
     if name.contains(':') || host.is_empty() || !host.is_ascii() || host.len() + name.len() > 30 {
@@ -202,7 +202,8 @@ fn with_host(name: &str) -> String {
     }
 }
 
-/// md's number for the layout that the user named.
+/// md's number for the layout that the user named. A layout that the level does not have is
+/// refused.
 fn legal_layout(level: Level, text: &str) -> Result<u32, Failure> {
     let layouts = level.row().layouts;
     let expected = match layouts {
@@ -225,7 +226,8 @@ fn legal_layout(level: Level, text: &str) -> Result<u32, Failure> {
     })
 }
 
-/// Chunk of the size that the user gave. A level without chunks refuses it.
+/// Chunk of the size that the user gave, in sectors. A size that the level does not take is
+/// refused.
 fn legal_chunk(level: Level, bytes: Bytes) -> Result<Sectors, Failure> {
     let (rule, chunk) = (level.row().chunk, bytes.sectors_floor());
     if rule.is_needed() && chunk.bytes() == bytes && rule.allows_new(chunk) {

@@ -25,7 +25,7 @@ pub(super) enum MemberTarget {
     Old { path: PathBuf, looked: Looked },
 }
 
-/// Examines what each MEMBER argument names, in order. Changes nothing.
+/// Finds out, for each MEMBER argument in order, what it names, without changing anything.
 pub(super) fn places(arguments: &NewArrayOptions) -> Result<Vec<MemberTarget>, Failure> {
     let mut places: Vec<MemberTarget> = Vec::new();
     for (argument, _) in arguments.members() {
@@ -127,7 +127,7 @@ pub(super) fn only_ssds(places: &[MemberTarget]) -> bool {
     })
 }
 
-/// Members for the slots (`None` for an empty slot) and the spares, as `NewArray` needs them.
+/// Members for the slots, `None` for an empty slot, and members for the spares.
 pub(super) fn members_of(
     places: &[MemberTarget],
     slots: usize,

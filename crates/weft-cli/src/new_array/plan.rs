@@ -166,7 +166,7 @@ impl InitialSync {
     }
 }
 
-/// Layout that the planned superblocks describe.
+/// Layout of the array that the planned superblocks describe.
 fn layout_of(supers: &[Super1], slots: usize) -> Result<Layout, Failure> {
     let first = supers.first().ok_or_else(|| Failure::usage("no member given"))?;
     let sizes: Vec<Sectors> = supers.iter().take(slots).map(Super1::used_size).collect();

@@ -106,7 +106,8 @@ fn text(experiment: &Experiment, found: &Found, controls: &[Control]) -> Value {
     })
 }
 
-/// JSON of a policy of weft's own, in every quantity that it is judged by.
+/// JSON of a policy of weft's own, with every quantity in which it is compared with the best of the
+/// other columns.
 fn own_policy(policy: &OwnPolicy) -> Value {
     let quantities = policy.quantities.iter().map(|of| {
         json!({

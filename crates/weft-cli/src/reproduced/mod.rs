@@ -23,7 +23,7 @@ pub(crate) use text::gain;
 /// Source   experiments.md §4, 3
 pub(crate) const SEED: u64 = 0x7765_6674;
 
-/// Size of the runs, and their number, with `--quick`.
+/// Size and number of the runs with `--quick`.
 pub(crate) const QUICK: (Size, u64) = (Size::Quick, 3);
 
 /// Experiments that were run, and their outcomes.

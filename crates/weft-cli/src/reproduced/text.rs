@@ -10,7 +10,8 @@ use weft_lab::experiment::{
 use weft_lab::statistics::{Band, Estimate, Verdict, gain_percent};
 use weft_terminal::terminal::LINE;
 
-/// One line for each experiment: the figure that sums it up, published and measured.
+/// Table with a line for each experiment: the figure that sums the experiment up, as published and
+/// as measured.
 pub(super) fn lines(all: &[(&Experiment, &Found)], effort: Effort) -> String {
     let is_judged = all.iter().any(|(_, found)| found.is_judged());
     let mut table = vec![["patch", "", "figure", "published", "measured", ""].map(str::to_owned)];
@@ -56,7 +57,8 @@ pub(super) fn lines(all: &[(&Experiment, &Found)], effort: Effort) -> String {
     )
 }
 
-/// The published figure of a row, and the measured one with its interval or, of a count, its range.
+/// Texts of the published figure of a row, and of the measured figure with its interval. A count
+/// has a range in place of the interval.
 fn figures(row: &Measured) -> [String; 2] {
     if row.row.kind == ClaimKind::Count {
         let runs = &row.patched.runs;
@@ -70,7 +72,7 @@ fn figures(row: &Measured) -> [String; 2] {
     [published.map_or(String::new(), |gain| format!("{gain:+.1} %")), magnitude(row)]
 }
 
-/// All rows of an experiment, with explanations.
+/// Text of all rows of an experiment, with explanations.
 pub(super) fn rows(
     experiment: &Experiment,
     found: &Found,
@@ -110,7 +112,7 @@ pub(super) fn rows(
     text
 }
 
-/// Adds what explains the rows of an experiment: ranges, reasons, notes, fits and assumptions.
+/// Adds the explanations of an experiment's rows: ranges, reasons, notes, fits and assumptions.
 fn explanations(text: &mut String, experiment: &Experiment, found: &Found) {
     for row in &found.rows {
         let words = row.assumed_words();
@@ -139,7 +141,7 @@ fn explanations(text: &mut String, experiment: &Experiment, found: &Found) {
     *text += &format!("  {}, sha256 {}\n", experiment.origin(), experiment.hash);
 }
 
-/// Adds the controls of an experiment, each line behind `begin`.
+/// Adds the controls of an experiment, each in a line that begins with `begin`.
 pub(super) fn controls(text: &mut String, begin: &str, controls: &[Control]) {
     for control in controls {
         let Control { name, about, ratio, .. } = control;
@@ -152,7 +154,7 @@ pub(super) fn controls(text: &mut String, begin: &str, controls: &[Control]) {
     }
 }
 
-/// Adds published beside measured figures: the name of each row, and its figures below it.
+/// Adds the published and measured figures of each row, below the name of the row.
 fn published(text: &mut String, experiment: &Experiment, found: &Found, effort: Effort) {
     let (patch, name, runs) = (experiment.patch(), experiment.name(), effort.runs);
     *text += &format!("patch {patch} ({name}), {runs} runs of each variant\n");
@@ -182,10 +184,11 @@ fn published(text: &mut String, experiment: &Experiment, found: &Found, effort: 
     }
 }
 
-/// Largest number of printed quantities in which a policy of weft's own is worse.
+/// Largest number of quantities that are printed of those in which a policy of weft's own is worse
+/// than another.
 const WORST: usize = 8;
 
-/// Adds, row by row, the results of columns that the publication does not have.
+/// Adds, row by row, the results of columns that are not in the publication.
 fn beyond(text: &mut String, experiment: &Experiment, found: &Found) {
     let mut last = "";
     for (row, Beyond { side, ratio, to_better: (better, to_better) }) in found.own() {
@@ -266,7 +269,7 @@ fn means(text: &mut String, case: &CaseRuns, metrics: &[Metric], wide: usize) {
     }
 }
 
-/// Both sides of a row with their unit, as `192 → 232 MB/s`.
+/// Text of both sides of a row, before and after, with their unit: `192 → 232 MB/s`.
 fn sides(row: &Measured) -> String {
     let [before, after] = [&row.baseline, &row.patched].map(|side| number(side.mean.value));
     format!("{before} → {after} {}", unit(row)).trim_end().to_owned()

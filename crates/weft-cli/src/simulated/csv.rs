@@ -48,7 +48,7 @@ const OUTCOME: [&str; 13] = [
     "clat_max_ns",
 ];
 
-/// Columns for percentiles of completion latencies, each with its percentile.
+/// Columns for percentiles of completion latencies: each with its name and percentile.
 const PERCENTS: [(&str, f64); 5] = [
     ("clat_p50_ns", 50.0),
     ("clat_p90_ns", 90.0),

@@ -21,7 +21,7 @@ pub(super) struct Effects {
 }
 
 impl Effects {
-    /// Compares the settings by the fingerprints of their runs.
+    /// Finds settings and knobs without effect, by the fingerprints of the settings' runs.
     pub(super) fn of(knobs: &[String], settings: &[Setting]) -> Self {
         let mut firsts = BTreeMap::new();
         let same_as = settings.iter().enumerate().map(|(at, setting)| {
@@ -43,7 +43,7 @@ impl Effects {
         self.without.iter().map(line).collect()
     }
 
-    /// Name of the earlier setting with the same results, if there is one.
+    /// Name of the earlier setting with the same results as `setting`; `None` if there is none.
     pub(super) fn same<'a>(&self, setting: usize, names: &'a [String]) -> Option<&'a str> {
         self.same_as[setting].map(|other| names[other].as_str())
     }

@@ -35,7 +35,7 @@ impl Found {
         }
     }
 
-    /// Stripe cache of each setting, if settings differ in it.
+    /// Stripe cache of each setting; `None` if all settings have the same.
     pub(super) fn caches(&self) -> Option<Vec<Option<StripeCache>>> {
         let caches: Vec<_> = self.settings.iter().map(|setting| setting.stripe_cache).collect();
         let differ = caches.iter().any(|cache| *cache != caches[0]);

@@ -154,7 +154,7 @@ pub(crate) struct Simulated {
     results: Option<PathBuf>,
 }
 
-/// Size of a write-back cache, or off.
+/// Value of `--write-back`: a write-back cache, or `None` for `off`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct WriteBackArg(Option<WriteBackConfig>);
 
@@ -181,7 +181,7 @@ fn kernel(text: &str) -> Result<String, String> {
     Err(format!("found {text:?}, expected one of {names}"))
 }
 
-/// A level of md, or single.
+/// Value of `--level`: a level of md, or `None` for `single`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LevelArg(pub(crate) Option<Level>);
 
@@ -197,7 +197,7 @@ impl FromStr for LevelArg {
     }
 }
 
-/// Value that `--faults` has when none is given.
+/// Value of `--faults` if the option is given without a value.
 const DRAWN: &str = "drawn";
 
 /// Default drive: one that was common in servers.
@@ -219,7 +219,7 @@ impl Simulated {
         self.csv
     }
 
-    /// Whether the results go on a page, now or when they are merged.
+    /// Whether the results are shown on a page of HTML, now or when parts are merged.
     pub(crate) fn has_page(&self) -> bool {
         self.report.is_some() || self.part.is_some()
     }
@@ -297,8 +297,8 @@ pub(crate) fn print_models() -> Ending {
     Ok(Exit::Done)
 }
 
-/// Progress bar that also handles Ctrl-C: the first one ends the simulation, the second one the
-/// process.
+/// Progress bar that also handles Ctrl-C: the first one ends the simulation, the second one ends
+/// the process.
 pub(crate) struct Bar {
     bar: ProgressBar,
     interrupted: Arc<AtomicBool>,
@@ -367,7 +367,8 @@ pub(crate) fn run<R>(
 /// Exit status after Ctrl-C, by convention of shells.
 const INTERRUPTED: u8 = 130;
 
-/// Exit status for the outcome of a simulation.
+/// Exit status for the outcome of a simulation. A run that failed or was stopped at its time limit
+/// is an error.
 pub(crate) fn ended(outcome: &Outcome) -> Ending {
     match outcome.stop {
         Stop::Done => Ok(Exit::Done),

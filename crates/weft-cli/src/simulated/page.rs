@@ -92,7 +92,7 @@ pub(super) fn page(found: &Found, at: &Path) -> String {
     first.html()
 }
 
-/// Facts about a job of a sweep.
+/// Facts about a job of a sweep, as name and value.
 fn facts_of_job(found: &Found, job: &str) -> Vec<(String, String)> {
     let Found { sweep, knob, settings, .. } = found;
     let mut facts = sweep.facts.clone();
@@ -164,8 +164,8 @@ pub(super) fn advice_page(
     .html()
 }
 
-/// Section that says how to repeat the page: the words of the command line behind `weft`, and the
-/// load and drives by the names of their files.
+/// Section that says how to make the page again: the command line with the words after `weft`, and
+/// the texts of the load and drives, by the names of their files.
 fn repeat<'a>(words: &[OsString], sources: impl Iterator<Item = &'a (String, String)>) -> Section {
     let words: Vec<String> = words.iter().map(|word| quoted(word)).collect();
     let mut blocks = vec![
@@ -183,7 +183,7 @@ fn repeat<'a>(words: &[OsString], sources: impl Iterator<Item = &'a (String, Str
     Section { title: "How to repeat it".to_owned(), blocks }
 }
 
-/// Texts of drives that are no models of weft, by the names of their files.
+/// Names and texts of the files with drives that are not models of weft.
 pub(super) fn drives_of_files(volume: &Volume) -> Vec<(String, String)> {
     let mut texts: Vec<(String, String)> = Vec::new();
     for (name, _) in &volume.members {
@@ -197,7 +197,7 @@ pub(super) fn drives_of_files(volume: &Volume) -> Vec<(String, String)> {
     texts
 }
 
-/// Facts about a volume.
+/// Facts about a volume, as name and value.
 pub(super) fn facts_of(volume: &Volume) -> Vec<(String, String)> {
     let mut drives: Vec<&str> = volume.members.iter().map(|(name, _)| name.as_str()).collect();
     drives.dedup();
@@ -214,7 +214,8 @@ pub(super) fn facts_of(volume: &Volume) -> Vec<(String, String)> {
     facts.into_iter().map(|(name, fact)| (name.to_owned(), fact)).collect()
 }
 
-/// Facts about the volumes of all settings: what they have in common, or each of their values.
+/// Facts about the volumes of all settings, as name and value. A fact in which they differ has each
+/// of its values.
 fn facts_of_all(settings: &[part::Setting]) -> Vec<(String, String)> {
     let mut all: Vec<(String, Vec<&str>)> = Vec::new();
     for (name, fact) in settings.iter().flat_map(|setting| &setting.facts) {

@@ -15,7 +15,7 @@ use super::found::Found;
 use super::settings::Settings;
 use super::sweep::{Compared, Form, print_found};
 
-/// Number of a part, and number of parts: `I/N`.
+/// Value `I/N` of `--part`: number of a part, and number of parts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct PartArg([usize; 2]);
 
@@ -45,7 +45,7 @@ impl PartArg {
     }
 }
 
-/// Prints a command line for each setting. Each runs in the same folder as this one.
+/// Prints a command line for each setting, to be run in the folder in which this command runs.
 pub(super) fn print_list(settings: &Settings) -> Ending {
     let mut out = stdout();
     let words: Vec<OsString> = std::env::args_os().collect();
@@ -66,8 +66,8 @@ pub(super) fn print_list(settings: &Settings) -> Ending {
 /// Number of words before the arguments: the program and its subcommand.
 const COMMAND_WORDS: usize = 2;
 
-/// Words of a command line without those that differ between the parts of a sweep, or that say in
-/// which form results are printed and kept.
+/// Words of a command line that all parts of a sweep have in common, without options for the form
+/// in which results are printed and kept.
 fn in_common(words: &[OsString]) -> Vec<OsString> {
     let mut kept = Vec::new();
     let mut words = words.iter();
@@ -94,8 +94,8 @@ const WITH_VALUE: [&str; 4] = ["--part", "--report", "--results", "--sweep"];
 /// Options without a value that the parts of a sweep do not have in common.
 const WITHOUT_VALUE: [&str; 4] = ["--csv", "--force", "--json", "--list"];
 
-/// Words of a command line that gives the page of a sweep, without the program: the words that
-/// parts have in common, then the swept values and the path of the page.
+/// Command line, without the program, that gives the page of a whole sweep: the words that the
+/// parts have in common, the swept values, and the path of the page.
 pub(super) fn command(words: &[String], sweeps: Vec<String>, page: &Path) -> Vec<OsString> {
     let words: Vec<OsString> = words.iter().map(OsString::from).collect();
     // Options end where arguments that may look like options begin.

@@ -21,7 +21,7 @@ use crate::size;
 
 /// Settings to be compared: the swept knobs, and every combination of their values.
 pub(super) struct Settings {
-    /// Names of the swept knobs; none for a volume as it is given.
+    /// Names of the swept knobs; empty if nothing is swept.
     pub(super) knobs: Vec<String>,
     /// Values of the swept knobs, by setting.
     pub(super) values: Vec<Vec<String>>,
@@ -196,8 +196,8 @@ impl CacheRule {
 const SETTINGS_MAX: usize = 4096;
 
 impl Simulated {
-    /// Applies a value of a parameter that is not a knob. Returns false if `name` is no such
-    /// parameter.
+    /// Applies the value of a swept parameter that is not a knob. Returns false if `name` is no
+    /// such parameter.
     fn takes(&mut self, name: &str, value: &str) -> Result<bool, Failure> {
         let wrong = |error: String| Failure::usage(format!("--sweep {name}={value}: {error}"));
         match name {

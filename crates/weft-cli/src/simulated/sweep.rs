@@ -278,7 +278,7 @@ pub(super) fn alike(swept: &Swept, names: &[String], metric: Metric) -> Option<f
     (apart < ALIKE_PERCENT).then_some(apart.max(0.1))
 }
 
-/// Difference below which settings count as equal, in percent.
+/// Largest difference, in percent, at which settings count as equal.
 const ALIKE_PERCENT: f64 = 0.5;
 
 pub(super) fn iops(swept: &Swept, setting: usize) -> f64 {

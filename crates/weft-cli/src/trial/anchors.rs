@@ -24,8 +24,8 @@ pub(super) struct Hints {
 }
 
 impl Hints {
-    /// Collects the likely offsets: mdadm's usual ones, its defaults for the sizes of these disks,
-    /// and the data offsets in superblocks of version 1 on the disks.
+    /// Likely data offsets: mdadm's usual ones, its defaults for the sizes of these disks, and the
+    /// data offsets in superblocks of version 1 on the disks.
     pub(super) fn of(disks: &[Looked]) -> Self {
         let mut offsets = USUAL.to_vec();
         for disk in disks {

@@ -24,9 +24,9 @@ pub(super) struct Columns {
     lines: RefCell<BTreeMap<(usize, u64), Line>>,
     /// Number of bytes that were read of each disk.
     read: Vec<Cell<u64>>,
-    /// Largest number of bytes that are read of one disk.
+    /// Largest number of bytes that may be read of one disk.
     limit: Cell<u64>,
-    /// Whether a read was left out because of the limit.
+    /// Whether a read was refused because of the limit.
     is_limited: Cell<bool>,
 }
 
@@ -47,8 +47,9 @@ impl Columns {
         self.disks.len() + self.missing
     }
 
-    /// Number of sources of a level with this number of parities. Each disk is a source of its own
-    /// column; each way to compute the one missing member from the disks is a further source.
+    /// Number of sources of bytes at a level with this number of parities. Each disk is a source
+    /// for its own column; each way to compute the one missing member from the disks is a further
+    /// source.
     pub(super) fn sources(&self, parities: u32) -> usize {
         let disks = self.disks.len();
         match (self.missing, parities) {
@@ -59,8 +60,8 @@ impl Columns {
         }
     }
 
-    /// Column that a source is for: the disk itself or, for each further source, the missing
-    /// member.
+    /// Column for which a source has the bytes: that of the disk or, for each further source, that
+    /// of the missing member.
     pub(super) fn column_of(&self, source: usize) -> usize {
         source.min(self.disks.len())
     }
@@ -165,8 +166,8 @@ impl Columns {
         line
     }
 
-    /// Reads a range of all disks once, piece by piece, without caching it. Calls `visit` with the
-    /// byte offset and the bytes of each piece of each disk and, if one member is missing, of each
+    /// Reads a range of all disks once, part by part, without caching it. Calls `visit` with the
+    /// byte offset and the bytes of each part of each disk and, if one member is missing, of each
     /// content that it may have had. Bytes that cannot be read are passed as zeros.
     pub(super) fn scan(&self, range: Range<u64>, visit: &mut dyn FnMut(u64, &[u8])) {
         let end = range.end.min(self.smallest());
@@ -205,5 +206,5 @@ const LINE: u64 = 16 << 10;
 const LINES_MAX: usize = 16 << 10;
 /// Largest number of bytes that are read of one disk: 1 GiB.
 const READ_MAX: u64 = 1 << 30;
-/// Bytes that a scan reads of a disk at once.
+/// Number of bytes that a scan reads of a disk at once.
 const PIECE: usize = 1 << 20;

@@ -24,7 +24,7 @@ pub(super) struct Hypothesis {
     pub(super) offset: u64,
     /// First byte of the file system in the array.
     pub(super) start: u64,
-    /// First byte of the array behind the space in which the file system must lie.
+    /// End of the space, in bytes of the array, in which the file system must lie.
     pub(super) end: u64,
     /// First byte in the array of the physical volume with the file system; `None` without LVM.
     pub(super) volume: Option<u64>,
@@ -35,7 +35,7 @@ pub(super) struct Hypothesis {
 #[derive(Clone, Debug)]
 pub(super) struct Judged {
     pub(super) hypothesis: Hypothesis,
-    /// Column in each slot.
+    /// Column in each slot, by slot.
     pub(super) order: Vec<usize>,
     /// Weight of the checks that succeeded minus that of those that failed, plus the number of
     /// places with right parity.
@@ -48,8 +48,8 @@ pub(super) struct Judged {
     scores: Vec<Vec<u64>>,
 }
 
-/// Part of the bytes of a check that lies in one chunk: for each copy its slot and the first byte
-/// in the member's data, and the length of the part.
+/// Part of the bytes of a check that lies in one chunk: slot and first byte in the member's data of
+/// each copy, and length of the part.
 type Piece = (Vec<(usize, u64)>, usize);
 
 impl Hypothesis {
@@ -57,7 +57,7 @@ impl Hypothesis {
         self.shape.map(columns.smallest().checked_sub(self.offset)?)
     }
 
-    /// Pieces of the bytes of a check; empty if some of them are beyond the array or beyond `end`.
+    /// Parts of the bytes of a check; empty if some of them are beyond the array or beyond `end`.
     fn pieces(&self, map: &Layout, check: &Check<Landmark>) -> Vec<Piece> {
         let of_volume = self.volume.filter(|_| check.what == Landmark::Label);
         let (mut byte, mut left) =
@@ -152,8 +152,9 @@ impl Hypothesis {
         columns.read(source, self.offset + at, len, self.shape.parities())
     }
 
-    /// Finds a column for each piece of a check so that the bytes together are right. Columns that
-    /// fit their slots best so far are tried first.
+    /// Finds a column for each part of a check, so that the bytes together are right. Columns that
+    /// fit their slots best so far are tried first. Returns the columns and the bytes; `None` if no
+    /// columns give right bytes.
     fn join(
         &self,
         columns: &Columns,
@@ -180,22 +181,22 @@ impl Hypothesis {
     }
 }
 
-/// A column, and its bytes at a place.
+/// A column, and its bytes for a part of a check.
 type Choice = (usize, Vec<u8>);
 
-/// Search for a column for each piece of a check.
+/// Search for a column for each part of a check.
 struct Join {
-    /// Slot of each piece, and columns with their bytes there.
+    /// Slot of each part, and the columns that may be in it, with their bytes there.
     choices: Vec<(usize, Vec<Choice>)>,
-    /// Index of the choice for each piece that has one so far, from the first piece on.
+    /// Index of the choice for each part that has one so far, from the first part on.
     chosen: Vec<usize>,
     /// Number of combinations that may still be tested.
     left: usize,
 }
 
 impl Join {
-    /// Bytes of the first combination for which `is_right` holds. Pieces in one slot are read from
-    /// the same column, pieces in different slots from different columns.
+    /// Bytes of the first combination for which `is_right` holds; `None` if there is none. Parts in
+    /// one slot are read from the same column, parts in different slots from different columns.
     fn find(&mut self, is_right: &dyn Fn(&[u8]) -> bool) -> Option<Vec<u8>> {
         let piece = self.chosen.len();
         if piece == self.choices.len() {
@@ -302,7 +303,7 @@ impl Judged {
     }
 }
 
-/// Members of an array with the disks in a given order.
+/// Members of an array, with the disks in a given order.
 struct Ordered<'a> {
     columns: &'a Columns,
     map: &'a Layout,
@@ -328,8 +329,8 @@ impl Ordered<'_> {
         self.columns.sum(others.map(|slot| self.order[slot]), self.offset + at, len)
     }
 
-    /// Whether parity matches the data at byte `at` of the members; `None` if too many members are
-    /// missing to tell.
+    /// Whether parity matches the data at byte `at` of the members' data; `None` without parity, or
+    /// if too many members are missing to tell.
     fn has_parity(&self, at: u64) -> Option<bool> {
         let Layout::Parity(geometry) = self.map else { return None };
         let len = usize::try_from(SAMPLE).ok()?;
@@ -376,9 +377,9 @@ fn score(hits: u64, total: u64) -> Option<i64> {
 
 /// Size in bytes of a place at which parity is compared.
 const SAMPLE: u64 = 4096;
-/// Largest number of places at which parity is compared. From `DOUBT_MIN` places on, wrong parity
-/// may cast doubt on an order.
+/// Largest number of places at which parity is compared. [`DOUBT_MIN`] is the number of places from
+/// which on wrong parity may cast doubt on an order.
 const SAMPLES_MAX: usize = 64;
 const DOUBT_MIN: u64 = 8;
-/// Largest number of combinations of columns for one check.
+/// Largest number of combinations of columns that are tested for one check.
 const JOINS_MAX: usize = 1000;

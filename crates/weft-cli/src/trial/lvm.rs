@@ -40,17 +40,17 @@ pub(super) fn volumes(
     Vec::new()
 }
 
-/// A physical volume in an array with an unknown order of disks: each chunk that is read has a
-/// source that was chosen for it. Choices are tried like the digits of a counter: the source of the
-/// chunk that was read last changes first, then that of the chunk before it.
+/// A physical volume in an array with an unknown order of disks. A source is chosen for each chunk
+/// that is read. Choices are tried like the digits of a counter: the source of the chunk that was
+/// read last changes first, then that of the chunk before it.
 struct Chosen {
     columns: Rc<Columns>,
     shape: GuessedShape,
     map: Layout,
     offset: u64,
     start: u64,
-    /// Chosen source of each chunk, by the chunk's first byte in the array, in the order of first
-    /// reads.
+    /// Number of the source chosen for each chunk, with the chunk's first byte in the array, in the
+    /// order of first reads.
     choices: RefCell<Vec<(u64, usize)>>,
 }
 
@@ -76,7 +76,8 @@ impl Chosen {
         })
     }
 
-    /// The bytes of the array from `byte` on, which lie in one chunk.
+    /// Bytes of the array from `byte` on, which lie in one chunk; `None` if the chosen source
+    /// cannot be read.
     fn piece(&self, byte: u64, len: usize) -> Option<Vec<u8>> {
         let (_, at) = *places(&self.map, byte).first()?;
         let chunk = match self.shape.chunk.bytes().0 {
@@ -109,5 +110,5 @@ impl Source for Chosen {
     }
 }
 
-/// Largest number of choices for one hypothesis: three chunks of 16 disks.
+/// Largest number of choices of sources for one hypothesis: enough for three chunks of 16 disks.
 const CHOICES_MAX: usize = 5000;

@@ -42,7 +42,7 @@ pub(crate) use anchors::{SEARCH, STARTS_TEXT};
 use columns::Columns;
 use judge::{Hypothesis, Judged};
 
-/// Geometry under which the disks make sense, with its score.
+/// Geometry under which a file system on the disks makes sense, with its score.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Guess {
     pub(crate) level: Level,
@@ -65,7 +65,7 @@ pub(crate) struct Guess {
     pub(crate) inside: &'static str,
 }
 
-/// Geometries that make sense, and how much was read to find them.
+/// Geometries under which a file system makes sense, and how much was read to find them.
 #[derive(Clone, Debug)]
 pub(crate) struct Tried {
     /// Geometries by score, the best one first.

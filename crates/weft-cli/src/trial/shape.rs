@@ -13,7 +13,8 @@ pub(super) struct GuessedShape {
     slots: u32,
 }
 
-/// Shapes of arrays with this number of slots that can be read with this number of members missing.
+/// Shapes of arrays that have this number of slots and can be read with this number of members
+/// missing.
 pub(super) fn shapes(slots: usize, missing: usize) -> Vec<GuessedShape> {
     let of = |level: Level, layouts: &[u32]| -> Vec<GuessedShape> {
         let chunks: &[u64] = if level.is_striped() { &CHUNKS } else { &[0] };

@@ -15,8 +15,8 @@ pub(super) struct Super {
     blocks: u64,
     group_blocks: u64,
     groups: u64,
-    /// Bits of a block number within an allocation group. An inode number within the group has
-    /// `inodes_each_bits` more, which select an inode of the block.
+    /// Number of bits of a block number within an allocation group. An inode number within the
+    /// group has `inodes_each_bits` more, which select an inode of the block.
     group_bits: u32,
     inodes_each_bits: u32,
     sector: u64,
@@ -24,7 +24,8 @@ pub(super) struct Super {
     has_sums: bool,
     /// Allocation group in which this superblock, primary or backup, lies.
     group: u64,
-    /// UUID in the headers of blocks and inodes. With [`META_UUID`] it differs from `uuid`.
+    /// UUID in the headers of blocks and inodes. With [`META_UUID`] it differs from the UUID of the
+    /// file system, `uuid`.
     block_uuid: [u8; 16],
 }
 
@@ -291,9 +292,9 @@ impl Super {
     }
 }
 
-/// Incompatible feature: blocks have a UUID of their own.
+/// Flag of an incompatible feature: blocks have a UUID of their own.
 const META_UUID: u32 = 4;
-/// Flag of an inode: its number of extents has 64 bits.
+/// Flag of an inode: the number of its extents is stored in 64 bits.
 const LONG_COUNT: u64 = 0x10;
 /// Largest number of allocation groups, from the first on, that are checked.
 const GROUPS_MAX: u64 = 64;

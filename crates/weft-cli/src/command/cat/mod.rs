@@ -131,7 +131,8 @@ pub(crate) fn run(arguments: &Cat) -> Outcome {
     )))
 }
 
-/// Areas of the array that its copy lacks; `start` is the first byte of the copy in the array.
+/// Unreadable areas of a map, as byte ranges of the array. `start` is the byte of the array at
+/// which the copy begins.
 fn unreadable_in(map: &Mapfile, start: u64) -> Vec<Range<u64>> {
     let bad = map.areas().filter(|(_, status)| *status == Status::Bad);
     bad.map(|(area, _)| area.start + start..area.end + start).collect()
@@ -165,15 +166,16 @@ struct Map {
 }
 
 impl Map {
-    /// Writes the map as it is now.
+    /// Saves the present map in its file, if there is one.
     fn save(&mut self) -> io::Result<()> {
         self.saved = Instant::now();
         let text = self.areas.to_map();
         self.file.as_mut().map_or(Ok(()), |file| file.save(&text))
     }
 
-    /// Records that everything before `offset` was read, and saves the map if it is old. A failed
-    /// save does not stop the reading: a failing member may not be readable a second time.
+    /// Records that everything before `offset` was read, and saves the map if the last save was
+    /// long ago. A failed save does not stop the reading: a failing member may not be readable a
+    /// second time.
     fn read_to(&mut self, offset: u64) {
         self.areas.read_to = offset;
         if self.file.is_some()
@@ -203,7 +205,7 @@ fn locked(map: &Mutex<Map>) -> MutexGuard<'_, Map> {
 struct Areas {
     /// Size of the array in bytes.
     whole: u64,
-    /// Byte range to read.
+    /// Byte range of the array that is to be read.
     range: Range<u64>,
     read_to: u64,
     /// Unreadable areas in ascending order; no two are adjacent.
@@ -229,7 +231,8 @@ impl Areas {
     }
 }
 
-/// Byte range that the options select in an array of `all` bytes.
+/// Byte range that the options select in an array of `all` bytes. A range that goes beyond the end
+/// of the array is refused.
 fn range(arguments: &Cat, all: u64) -> Result<Range<u64>, Failure> {
     let Bytes(start) = arguments.offset;
     if start > all {
@@ -266,7 +269,7 @@ fn copy(
     Ok(())
 }
 
-/// Age of the map at which it is saved again, as in GNU ddrescue.
+/// Time after which the map is saved again, as in GNU ddrescue.
 const MAP_INTERVAL: Duration = Duration::from_secs(30);
 
 #[cfg(test)]

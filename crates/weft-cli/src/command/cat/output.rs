@@ -1,4 +1,5 @@
-//! `weft cat --output FILE`: a sparse image of an array, which the same command completes later.
+//! `weft cat --output FILE`: a sparse image of an array. The same command, given again, continues a
+//! copy that was interrupted.
 
 use std::io::Write;
 use std::ops::Range;
@@ -32,12 +33,13 @@ pub(super) struct Copy {
     file: MappedImage,
     map: Mapfile,
     map_path: PathBuf,
-    /// Range of the array, in bytes, that the file is a copy of.
+    /// Byte range of the array of which the file is a copy.
     range: Range<u64>,
 }
 
 impl Copy {
-    /// Opens the files, or makes them. `array` identifies the array in the map.
+    /// Opens the image and the file of its map, or creates them. `array` identifies the array in
+    /// the map.
     ///
     /// # Errors
     /// The files are not those of an earlier copy of the same bytes, or cannot be written.
@@ -66,8 +68,8 @@ impl Copy {
     }
 
     /// Copies the ranges that are left, and saves the map: first the ranges that no run has read
-    /// yet, then those that earlier runs could not read. Returns the areas of the file that could
-    /// not be read.
+    /// yet, then those that earlier runs could not read. Returns the map, which lists the areas of
+    /// the file that could not be read.
     ///
     /// # Errors
     /// The array cannot be read, or a file cannot be written. The map is saved if possible.
@@ -120,8 +122,8 @@ impl Copy {
         Ok(copy.map.clone())
     }
 
-    /// Compares samples of the earlier copy with the array: copies of different states are not
-    /// mixed.
+    /// Compares samples of the earlier copy with the array, and refuses to continue if they differ:
+    /// an image must not mix different states of an array.
     fn compare(&self, client: &mut NbdClient) -> Result<(), Failure> {
         let start = self.range.start;
         for sample in samples(&self.map, SAMPLE_BYTES) {
@@ -146,7 +148,8 @@ impl Copy {
         Ok(())
     }
 
-    /// Writes the bytes of a piece to the file, then records them in the map.
+    /// Writes the bytes of a read to the file, then records in the map which bytes were read and
+    /// which could not be.
     fn take(&mut self, piece: &Piece) -> Result<(), Failure> {
         let at = piece.offset - self.range.start;
         let end = at + piece.data.len() as u64;
@@ -169,7 +172,8 @@ impl Copy {
         Ok(())
     }
 
-    /// Saves the map at the end of the copy, early or not.
+    /// Saves the map at the end of the copy, and returns the failure that ended the copy early, if
+    /// there is one, or that of the save.
     fn end(&mut self, result: Result<(), Failure>) -> Result<(), Failure> {
         if result.is_ok() {
             self.map.current.phase = '+';
@@ -210,5 +214,5 @@ fn locked(copy: &Mutex<Copy>) -> MutexGuard<'_, Copy> {
     copy.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Number of bytes that are compared at each of two places: one read at most.
+/// Largest number of bytes in each of the two samples that are compared; less than a read.
 const SAMPLE_BYTES: u64 = 64 << 10;

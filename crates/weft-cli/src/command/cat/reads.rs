@@ -1,4 +1,4 @@
-//! Reads of `weft cat`: the content of an array in pieces, with several requests in flight.
+//! Reads of `weft cat`: the content of an array in parts, with several requests in flight.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
@@ -10,24 +10,25 @@ use weft_terminal::outcome::Failure;
 /// Reads of ranges of an array, in the order of the ranges.
 pub(super) struct Reads<'c> {
     client: &'c mut NbdClient,
-    /// Ranges for which no request was sent yet.
+    /// Ranges for which no request was sent yet, without the parts that were requested.
     ranges: VecDeque<Range<u64>>,
     /// Whether unreadable blocks are replaced by zeros.
     skip: bool,
-    /// Requests that were sent and not yet returned, in the order of their ranges, with their
-    /// cookies.
+    /// Ranges for which a request was sent and no result was returned yet, in their order, each
+    /// with the cookie of its request.
     waiting: VecDeque<(u64, Range<u64>)>,
-    /// Answers that came before those of earlier requests.
+    /// Answers that arrived before those to earlier requests, by cookie.
     here: BTreeMap<u64, Result<Vec<u8>, NbdError>>,
 }
 
-/// Bytes of one read.
+/// Result of one read.
 pub(super) struct Piece {
-    /// First byte of the piece, counted in the array.
+    /// First byte of the read, counted in the array.
     pub(super) offset: u64,
-    /// Bytes; zeros where `bad` says that they could not be read.
+    /// Bytes that were read, with zeros in the ranges `bad`.
     pub(super) data: Vec<u8>,
-    /// Ranges of the array that could not be read, in ascending order; neighbours may touch.
+    /// Ranges of the array that could not be read, in ascending order; adjacent ranges are not
+    /// joined.
     pub(super) bad: Vec<Range<u64>>,
 }
 
@@ -37,7 +38,7 @@ impl<'c> Reads<'c> {
         Self { client, ranges, skip, waiting: VecDeque::new(), here: BTreeMap::new() }
     }
 
-    /// The next piece; `None` behind the last range.
+    /// Result of the next read; `None` after the last range.
     ///
     /// # Errors
     /// The server is gone, or a range cannot be read and unreadable blocks are not skipped.
@@ -76,7 +77,8 @@ impl<'c> Reads<'c> {
         self.client.read(range.start, len).map_err(Failure::Failed)
     }
 
-    /// Waits for the answer to a request.
+    /// Waits for the answer to the request with this cookie. The inner error is that of the
+    /// request.
     fn answer(&mut self, cookie: u64) -> Result<Result<Vec<u8>, NbdError>, Failure> {
         loop {
             if let Some(result) = self.here.remove(&cookie) {
@@ -87,7 +89,7 @@ impl<'c> Reads<'c> {
         }
     }
 
-    /// Reads a range with unreadable parts block by block.
+    /// Reads a range that has unreadable parts, block by block. Unreadable blocks become zeros.
     fn blocks(&mut self, range: Range<u64>) -> Result<Piece, Failure> {
         let mut piece = Piece { offset: range.start, data: Vec::new(), bad: Vec::new() };
         let mut next = range.start;
@@ -111,7 +113,7 @@ impl<'c> Reads<'c> {
 /// Unit of unreadable areas: a block is read completely or replaced by zeros.
 const BLOCK_BYTES: u64 = 4096;
 
-/// Size of a read: a few full stripes of common arrays, so every member is busy.
+/// Size of a read, in bytes: a few full stripes of common arrays, so that every member is busy.
 const READ_BYTES: u64 = 1 << 20;
 
 /// Largest number of reads in flight. It keeps members busy, and takes 8 MiB of memory.

@@ -7,9 +7,9 @@
 //! ```
 //!
 //! The first set has its value, 24 columns wide; each other set has its change in 11 columns and
-//! its value in 12. The space between these two is the place of `*`, the mark of a change that is
-//! certain. Values are followed by their spread if there are repeats. Lines that the mail does not
-//! have follow an empty line.
+//! its value in 12. The column between these two has `*` if the 95 % interval of the change does
+//! not contain 0. Values are followed by their spread if there are repeats. Lines that the table of
+//! the mail lacks follow an empty line.
 //!
 //! Source   writeback.md §5.1
 
@@ -19,15 +19,15 @@ use weft_lab::compare::{Cell, Change, Comparison, GroupChange, Row};
 use weft_terminal::outcome::Failure;
 use weft_terminal::terminal::style;
 
-/// Width of a value in columns.
+/// Least width of a value, in columns.
 const VALUE: usize = 12;
 /// Width of a change with its percent sign, in columns.
 const CHANGE: usize = 11;
 /// Width of a spread in columns.
 const SPREAD: usize = 8;
 
-/// Change in percent below which single runs are taken for equal. Single runs have no interval, and
-/// those of one kernel differ by as much.
+/// Change in percent below which single runs count as equal. Single runs have no interval, and runs
+/// of one kernel differ by this much.
 ///
 /// Source   writeback.md §0 (5)
 const NO_CHANGE_PERCENT: f64 = 3.0;
@@ -128,7 +128,8 @@ fn print_row(
     Ok(())
 }
 
-/// Prints the number of cases in which `set` rose and fell, and the cases with the largest changes.
+/// Prints the numbers of cases in which `set` rose and fell, and the cases with the lowest and the
+/// highest change.
 fn print_extremes(
     out: &mut impl Write,
     comparison: &Comparison,
@@ -177,7 +178,8 @@ fn print_mean(
     Ok(())
 }
 
-/// Text of a change in the list of the largest ones; a change from 0 is infinite.
+/// Text of a change in percent, for the line about the lowest and highest change; a change from 0
+/// is infinite.
 fn rank_text(change: &Change) -> String {
     match change.rank() {
         f64::INFINITY => "+∞".to_owned(),

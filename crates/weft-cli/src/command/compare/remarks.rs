@@ -3,7 +3,7 @@
 
 use weft_lab::compare::{Change, Comparison, Copies, Row, Sets};
 
-/// The remarks, a line each.
+/// Remarks about a comparison, one line each.
 pub(super) fn of(sets: &Sets, comparison: &Comparison) -> Vec<String> {
     let mut remarks = Vec::new();
     remarks.extend(marks(comparison));
@@ -59,7 +59,8 @@ fn marks(comparison: &Comparison) -> Option<String> {
     ))
 }
 
-/// Remark on the smallest change that runs of this number and scatter detect.
+/// Remark on the smallest change that runs of this number and scatter would detect. `None` if there
+/// are no repeats, or no scatter.
 fn would_see(comparison: &Comparison) -> Option<String> {
     let percents = changes(comparison).filter_map(|(row, change)| {
         change.percent?;
@@ -82,7 +83,8 @@ fn would_see(comparison: &Comparison) -> Option<String> {
     ))
 }
 
-/// Remark on changes of runs with values of 0 or less, which are differences of means.
+/// Remark on changes for which the difference of means is given, because some runs have values of 0
+/// or less. `None` if there are none.
 fn zeros(comparison: &Comparison) -> Option<String> {
     let having: Vec<Change> =
         changes(comparison).map(|(_, change)| change).filter(|change| change.has_zeros).collect();
@@ -99,7 +101,8 @@ fn zeros(comparison: &Comparison) -> Option<String> {
     Some(format!("{what}{left_out}"))
 }
 
-/// Remarks on runs that are copies of others, for each set.
+/// Remarks on runs that do not count because they are copies of other runs, for each set that has
+/// some.
 fn copies(copies: &[Copies]) -> Vec<String> {
     let mut remarks = Vec::new();
     let mut sets: Vec<&str> = copies.iter().map(|of| of.set.as_str()).collect();

@@ -1,8 +1,8 @@
 //! Verdict of `--fail-above`: cases that are worse than a limit allows, for CI.
 //!
-//! A case counts only with its whole interval beyond the limit, so that chance alone rarely fails a
-//! build. Changes without an interval cannot count; if there are no others, the command fails
-//! instead of letting everything pass.
+//! A case counts as worse only if the whole interval of its change is beyond the limit, so that
+//! chance alone rarely fails a build. A change without an interval cannot count; if there are no
+//! other changes, the command fails instead of letting everything pass.
 
 use serde_json::{Value, json};
 use weft_lab::compare::{Change, Comparison, Row};
@@ -13,14 +13,14 @@ use super::print::change_text;
 /// Cases that are worse by more than a limit.
 pub(super) struct Verdict {
     percent: f64,
-    /// Case, set, and change in words.
+    /// Cases that are worse: name of the case, name of the set, and change in words.
     worse: Vec<(String, String, String)>,
     /// Number of changes without an interval, which cannot count.
     unknown: usize,
 }
 
 impl Verdict {
-    /// Judges every change that is shown.
+    /// Compares each change of the table with the limit, `percent`.
     ///
     /// # Errors
     /// No change has an interval.
@@ -50,7 +50,7 @@ impl Verdict {
         Ok(Self { percent, worse, unknown })
     }
 
-    /// A line with every case that is worse.
+    /// Line that lists the cases that are worse, or says that there are none.
     pub(super) fn line(&self) -> String {
         let Self { percent, worse, unknown } = self;
         let unknown = match unknown {

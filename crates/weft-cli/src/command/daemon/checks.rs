@@ -1,7 +1,8 @@
-//! Scheduled checks of one volume: looks at its server, and what is asked of it.
+//! Scheduled checks of one volume: requests to its server, for its status and to start or stop a
+//! check.
 //!
-//! A server that does not answer must hold up nothing: it is asked by a thread, and the answer
-//! comes as news.
+//! A server that does not answer must not block the daemon. Each request is therefore made in a
+//! thread of its own, which sends the answer as a message.
 
 use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
@@ -18,50 +19,56 @@ use crate::configuration;
 use crate::target::Target;
 use crate::when::epoch_secs;
 
-/// Checks of a volume, as the daemon follows them.
+/// State of the scheduled checks of one volume.
 #[derive(Default)]
 pub(super) struct Checks {
-    /// UUID of the array and its record; `None` before the volume was looked at.
+    /// UUID of the array, and the record of its checks; `None` before the first status of the
+    /// server.
     record: Option<(String, Record)>,
-    /// Record in the file.
+    /// Record as it was last read from its file, or last written, even if the write failed. `None`
+    /// if no record was read or written.
     saved: Option<Record>,
-    /// Time of the next look; `None` for the present.
+    /// Time at which the server is next asked for its status; `None` for at once.
     look_at: Option<Instant>,
-    /// Whether the server was asked for something, and has not answered.
+    /// Whether a request to the server is not answered yet.
     is_asked: bool,
-    /// News that are told once the server has answered.
+    /// News about the start of a check, logged once the server has confirmed the start; `None` if
+    /// no start waits for an answer.
     pending: Option<CheckNews>,
-    /// Lines about checks that do not get on, which are told once until one does.
+    /// Lines about checks that cannot proceed, each of which is logged only once. The list is
+    /// emptied when a check proceeds, or when it is full.
     lines: Vec<String>,
 }
 
-/// A server, and where news of it and lines about it go.
+/// Server of a volume, with the channels for its news and for log lines about it.
 pub(super) struct Link<'a> {
     pub(super) name: &'a str,
-    /// Number of the server's start.
+    /// Number of the server's start, counted over all volumes of the daemon.
     pub(super) number: u64,
     pub(super) messages: &'a Sender<Message>,
     pub(super) log: &'a Log,
 }
 
 impl Checks {
-    /// Takes note that a server starts.
+    /// Forgets any outstanding request, so that the server is asked for its status at once. Called
+    /// when a server starts. The record stays.
     pub(super) fn server_starts(&mut self) {
         (self.look_at, self.is_asked, self.pending) = (None, false, None);
     }
 
-    /// Takes note that the file was read again: the volume is looked at soon.
+    /// Plans a status request for now, because the file of volumes was read again.
     pub(super) fn settings_come(&mut self) {
         self.look_at = None;
     }
 
-    /// Time until the next look; `None` while the server is asked.
+    /// Time from `now` until the server is to be asked for its status; `None` while a request is
+    /// outstanding.
     pub(super) fn wait(&self, now: Instant) -> Option<Duration> {
         let until = self.look_at.map_or(Duration::ZERO, |at| at.saturating_duration_since(now));
         (!self.is_asked).then_some(until)
     }
 
-    /// Asks the server for its state.
+    /// Asks the server for its status. The answer arrives as [`News::Looked`].
     pub(super) fn look(&mut self, link: &Link<'_>) {
         self.ask(link, |target| {
             let status = target.and_then(|mut target| target.status());
@@ -69,7 +76,8 @@ impl Checks {
         });
     }
 
-    /// Takes the next step, by the state of the server.
+    /// Handles a status of the server, or the reason why there is none: logs news, asks the server
+    /// to start or stop a check if that is the next step, and plans the next status request.
     pub(super) fn looked(
         &mut self,
         link: &Link<'_>,
@@ -118,7 +126,7 @@ impl Checks {
         });
     }
 
-    /// Takes note of the answer to a step.
+    /// Handles the answer of the server to `step`, and plans the next status request.
     pub(super) fn checked(
         &mut self,
         link: &Link<'_>,
@@ -149,7 +157,8 @@ impl Checks {
         }
     }
 
-    /// Reads the record of an array, and tells of the last check.
+    /// Loads the record of the array `uuid`, and logs when its last check ended. A record that
+    /// cannot be read is logged, and counts as none.
     fn load(&mut self, link: &Link<'_>, uuid: &str, now: u64) {
         let found = match configuration::state() {
             Some(folder) => record::read(&folder, uuid),
@@ -169,7 +178,7 @@ impl Checks {
         self.record = Some((uuid.to_owned(), record));
     }
 
-    /// Writes the record if it has changed.
+    /// Writes the record to its file if the record has changed. A failed write is logged.
     fn save(&mut self, link: &Link<'_>) {
         let Some((uuid, record)) = &self.record else { return };
         if self.saved.as_ref() == Some(record) {
@@ -190,7 +199,7 @@ impl Checks {
         link.log.of(link.name, &format!("check: {told}"));
     }
 
-    /// Tells a line, unless it was told since a check last got on.
+    /// Logs a line that is not in `lines`, and adds it to them.
     fn tell_once(&mut self, link: &Link<'_>, line: &str) {
         if self.lines.iter().any(|other| other == line) {
             return;
@@ -202,7 +211,8 @@ impl Checks {
         self.lines.push(line.to_owned());
     }
 
-    /// Asks the server in a thread, which sends the news that `act` makes.
+    /// Makes a request in a new thread: `act` gets the connection to the server or the error, and
+    /// the news that it returns are sent to the daemon.
     fn ask(
         &mut self,
         link: &Link<'_>,
@@ -220,7 +230,8 @@ impl Checks {
     }
 }
 
-/// State of a volume, as far as checks depend on it.
+/// State of a volume from its status, as far as checks depend on it. `server` is the process id of
+/// its server.
 fn seen(server: u32, volume: &VolumeStatus) -> Seen {
     let last = volume.last_sync.as_ref();
     let (done, total) = volume.sync_completed.unwrap_or((0, 0));
@@ -237,7 +248,7 @@ fn seen(server: u32, volume: &VolumeStatus) -> Seen {
     }
 }
 
-/// Reason why a volume is not checked now.
+/// Reason why a volume cannot be checked now; `None` if it can be checked.
 fn obstacle(volume: &VolumeStatus) -> Option<String> {
     let why = match volume.sync_action.as_str() {
         _ if volume.array_state == "readonly" => "it is read-only",
@@ -252,13 +263,14 @@ fn obstacle(volume: &VolumeStatus) -> Option<String> {
     Some(why.to_owned())
 }
 
-/// Time after which a server that gave no use is looked at again.
+/// Time until the next status request after the server gave no status, or a volume that cannot be
+/// checked.
 const LOOK_AGAIN: Duration = Duration::from_secs(60);
 
-/// Largest number of lines that are told once.
+/// Largest number of lines that are remembered, to be logged only once.
 const LINES_MAX: usize = 8;
 
-/// Longest wait for the answer of a server.
+/// Longest wait for the answer of a server to one request.
 const ANSWER_MAX: Duration = Duration::from_secs(10);
 
 #[cfg(test)]

@@ -5,8 +5,8 @@
 //! Tables of `FILE.d` beside the file (`weft.d/*.toml`) count as if they stood in it. Instead of a
 //! `weft.toml`, an `mdadm.conf` can be given: each of its `ARRAY` lines is a volume.
 //!
-//! `check` and `check-for` are the daemon's own: when a volume is checked. Outside of tables they
-//! count for all volumes without them.
+//! The keys `check` and `check-for` say when the daemon checks a volume. Outside of tables they are
+//! the defaults of all volumes.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -28,13 +28,13 @@ use crate::knobs::set_live;
 use crate::mdadm_conf::Config;
 use crate::volume::{NAME_RULE, is_name};
 
-/// A volume of the file.
+/// A volume, as the file describes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Entry {
     pub(super) name: String,
     /// Options of `weft serve`, each as one word, without knobs and members.
     pub(super) options: Vec<String>,
-    /// Initial knobs (`set`), as texts.
+    /// Initial knobs (`set`): values as texts, by name.
     pub(super) knobs: BTreeMap<String, String>,
     /// Members or patterns of members; empty to search all block devices.
     pub(super) members: Vec<String>,
@@ -45,17 +45,18 @@ pub(super) struct Entry {
     pub(super) check: Option<Schedule>,
 }
 
-/// Tables of one file.
+/// Content of one file.
 #[derive(Debug, Default)]
 struct Tables {
     /// Tables of volumes, by name.
     volumes: Table,
-    /// Keys outside of them, which count for all volumes.
+    /// Keys outside of these tables, which are the defaults of all volumes.
     common: Table,
 }
 
 impl Entry {
-    /// Words of the command line that serves the volume from these members, with further options.
+    /// Words of the command line, without the program, that serves the volume from `members`.
+    /// `options` are added to those of the entry.
     pub(super) fn command(&self, options: &[OsString], members: &[PathBuf]) -> Vec<OsString> {
         let mut words = vec!["serve".into(), format!("--name={}", self.name).into()];
         words.extend(self.options.iter().map(Into::into));
@@ -67,8 +68,8 @@ impl Entry {
     }
 }
 
-/// Reads a file and those of the folder beside it, or an mdadm.conf. `serve` is the command that
-/// takes the options.
+/// Reads a `weft.toml` and the files in the folder beside it, or an mdadm.conf. Returns the volumes
+/// in the order of their names. `serve` is the clap command that checks the options.
 ///
 /// # Errors
 /// A file cannot be read, or its content is invalid; the message names file and key.
@@ -107,7 +108,7 @@ pub(super) fn read(path: &Path, serve: &clap::Command) -> Result<Vec<Entry>, Fai
     Ok(entries)
 }
 
-/// Refuses a member or a listener that two volumes have in common.
+/// Refuses a member or a listener that two volumes have in common. The error names both volumes.
 fn shared(entries: &[Entry]) -> Result<(), String> {
     let mut seen: BTreeMap<&str, &str> = BTreeMap::new();
     for entry in entries {
@@ -128,8 +129,9 @@ fn shared(entries: &[Entry]) -> Result<(), String> {
     Ok(())
 }
 
-/// Tables of volumes for the `ARRAY` lines of an mdadm.conf: each has the name of its device, or of
-/// the array if there is none.
+/// Tables of volumes for the `ARRAY` lines of an mdadm.conf. The name of a volume is that of the
+/// line's device or, without a device, that of the array or its UUID. A line that cannot be served
+/// is reported and left out.
 fn arrays(path: &Path) -> Result<Table, Failure> {
     let config = Config::read(path).map_err(Failure::usage)?;
     if let Some(remark) = config.remarks.first() {
@@ -157,7 +159,8 @@ fn arrays(path: &Path) -> Result<Table, Failure> {
     Ok(tables)
 }
 
-/// Files of the folder beside a file, in the order of their names.
+/// Files `*.toml` in the folder beside a file (`weft.d` for `weft.toml`), in the order of their
+/// names; empty if there is no such folder.
 fn beside(path: &Path) -> Result<Vec<PathBuf>, Failure> {
     let folder = path.with_extension("d");
     let failed = |error| Failure::failed(format!("{}: {error}", label(&folder)));
@@ -174,7 +177,7 @@ fn beside(path: &Path) -> Result<Vec<PathBuf>, Failure> {
     Ok(paths)
 }
 
-/// Keys outside of tables, of all files.
+/// Keys outside of tables, from all files.
 ///
 /// # Errors
 /// A value is wrong, or two files have the same key.
@@ -198,7 +201,8 @@ fn common(files: &[(PathBuf, Tables)]) -> Result<Table, Failure> {
     Ok(all)
 }
 
-/// Times of the checks of a volume, from its table and from the keys of all volumes.
+/// Schedule of a volume's checks, from its table and, for keys that it lacks, from the defaults
+/// `common`; `None` for no checks.
 fn schedule(table: &Table, common: &Table) -> Result<Option<Schedule>, String> {
     let value = |key: &str| table.get(key).or_else(|| common.get(key)).map(text).transpose();
     let named = |key: &'static str| move |why: String| format!("{key}: {why}");
@@ -214,7 +218,7 @@ fn schedule(table: &Table, common: &Table) -> Result<Option<Schedule>, String> {
     Ok(every.flatten().map(|every| Schedule { every, per_day }))
 }
 
-/// Tables in one file.
+/// Reads one file, and divides its content into tables of volumes and other keys.
 fn volumes(path: &Path) -> Result<Tables, Failure> {
     let failed = |error: std::io::Error| Failure::failed(format!("{}: {error}", label(path)));
     let facts = std::fs::metadata(path).map_err(failed)?;
@@ -259,8 +263,9 @@ fn volumes(path: &Path) -> Result<Tables, Failure> {
     }
 }
 
-/// Takes the table of a volume apart, and lets `serve` check the options. `common` has the keys of
-/// all volumes.
+/// Converts the table of a volume to its entry, and lets `serve` check the options. `common` has
+/// the keys that are the defaults of all volumes. The error is the reason, without the volume's
+/// name.
 fn entry(
     name: &str,
     value: &Value,
@@ -308,7 +313,7 @@ fn entry(
     Ok(entry)
 }
 
-/// Option of `serve` with the name `key`.
+/// Option of `serve` with the long name `key`.
 ///
 /// # Errors
 /// `serve` has no such option; the message has the nearest name.
@@ -322,7 +327,7 @@ fn option<'a>(key: &str, serve: &'a clap::Command) -> Result<&'a Arg, String> {
     Err(format!("is no option of weft serve{near}; weft serve --help lists them"))
 }
 
-/// Words of the command line for a key, which means the option `arg`.
+/// Words of a command line that give the option `arg`, with the long name `key`, this value.
 fn words(key: &str, value: &Value, arg: &Arg) -> Result<Vec<String>, String> {
     let with = |value: String| format!("--{key}={value}");
     Ok(match arg.get_action() {
@@ -339,7 +344,7 @@ fn words(key: &str, value: &Value, arg: &Arg) -> Result<Vec<String>, String> {
     })
 }
 
-/// Texts of a list; for a value that is not a list, its one text.
+/// Texts of the values in a list; for a value that is not a list, its one text.
 fn texts(value: &Value) -> Result<Vec<String>, String> {
     match value {
         Value::Array(values) => values.iter().map(text).collect(),
@@ -347,7 +352,8 @@ fn texts(value: &Value) -> Result<Vec<String>, String> {
     }
 }
 
-/// Keys and values of a table.
+/// Keys of a table, each with its value as text; true and false become 1 and 0. Any value but a
+/// table is refused.
 fn pairs(value: &Value) -> Result<impl Iterator<Item = (String, String)>, String> {
     let Value::Table(table) = value else {
         return Err(format!("found {}, expected a table of names and values", kind(value)));
@@ -363,7 +369,8 @@ fn pairs(value: &Value) -> Result<impl Iterator<Item = (String, String)>, String
     Ok(table.iter().map(pair).collect::<Result<Vec<_>, String>>()?.into_iter())
 }
 
-/// Knobs of a live volume, with their values as written.
+/// Knobs of a table, with their values as texts. A knob that a live volume does not take is
+/// refused.
 fn live_knobs(value: &Value) -> Result<BTreeMap<String, String>, String> {
     let checked = |(name, value): (String, String)| {
         let knob = set_live(&mut Knobs::default(), &name, &value);
@@ -372,7 +379,7 @@ fn live_knobs(value: &Value) -> Result<BTreeMap<String, String>, String> {
     pairs(value)?.map(checked).collect()
 }
 
-/// A string or number as it stands on a command line.
+/// Text of a string or number, as a command line has it; other values are refused.
 fn text(value: &Value) -> Result<String, String> {
     match value {
         Value::String(text) if text.contains('\0') => Err("found a NUL byte".into()),
@@ -400,7 +407,8 @@ fn kind(value: &Value) -> &'static str {
     }
 }
 
-/// First line of an error of clap, with its tip, without the leading `error:`.
+/// First line of an error of clap without its leading `error:`, followed by the first tip, if there
+/// is one.
 fn first_line(error: &clap::Error) -> String {
     let text = error.render().to_string();
     let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
@@ -411,7 +419,8 @@ fn first_line(error: &clap::Error) -> String {
         .map_or(first.clone(), |tip| format!("{first}; {}", tip.trim_start_matches("tip: ")))
 }
 
-/// Keys for the times of checks.
+/// Key for the interval between checks; [`CHECK_FOR`] is the key for the time per day in which they
+/// run.
 const CHECK: &str = "check";
 const CHECK_FOR: &str = "check-for";
 
@@ -427,7 +436,7 @@ const REFUSED: [(&str, &str); 8] = [
     ("record", "is for one start: weft daemon NAME -- --record FILE"),
 ];
 
-/// Largest file that is read: thousands of volumes.
+/// Largest size in bytes of a file that is read: room for thousands of volumes.
 const BYTES_MAX: u64 = 1 << 20;
 
 #[cfg(test)]

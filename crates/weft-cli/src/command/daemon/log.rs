@@ -1,7 +1,7 @@
 //! Log of the service: lines for standard output and standard error, written by a thread.
 //!
-//! A reader that does not read must hold up neither the servers nor their end: lines beyond a
-//! bound are left out, and counted.
+//! A process that does not read the log must block neither the servers nor their end. Lines that
+//! exceed the length of the queue are therefore left out, and their number is logged.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ enum Line {
 }
 
 impl Log {
-    /// Starts the thread that writes.
+    /// Starts the thread that writes the log, and returns the sender of its lines.
     pub(super) fn start() -> Self {
         let (lines, receiver) = sync_channel(LINES_MAX);
         let left_out = Arc::new(AtomicU64::new(0));
@@ -48,17 +48,17 @@ impl Log {
         Self { lines, left_out }
     }
 
-    /// A line on standard output, for programs.
+    /// Queues a line for standard output, where programs read it.
     pub(super) fn out(&self, text: String) {
         self.write(Line::Out(text));
     }
 
-    /// A line about a volume.
+    /// Queues a line about a volume for standard error.
     pub(super) fn of(&self, volume: &str, text: &str) {
         self.write(Line::Err(format!("{volume}: {}", printable(text))));
     }
 
-    /// A line about the service.
+    /// Queues a line about the service for standard error.
     pub(super) fn service(&self, text: &str) {
         self.write(Line::Err(format!("weft: {text}")));
     }
@@ -69,7 +69,8 @@ impl Log {
         }
     }
 
-    /// Waits until all lines are written, but not for a reader that does not read.
+    /// Waits until all queued lines are written; gives up after a while if the reader of the log
+    /// does not read.
     pub(super) fn flush(&self) {
         let (done, written) = std::sync::mpsc::channel();
         let until = Instant::now() + FLUSH_MAX;
@@ -87,8 +88,9 @@ impl Log {
     }
 }
 
-/// Largest number of lines that wait to be written.
+/// Largest number of lines in the queue of the log.
 const LINES_MAX: usize = 4096;
 
-/// Longest wait for the lines that are left when the service ends.
+/// Longest wait for room in the queue, and then for the queued lines to be written, when the
+/// service ends.
 const FLUSH_MAX: Duration = Duration::from_secs(1);

@@ -1,4 +1,5 @@
-//! Members of a volume at the time when it is started: patterns, and devices found by UUID or name.
+//! Search for the members of a volume when it is started: by patterns, or by the array's UUID or
+//! name.
 
 use std::path::{Path, PathBuf};
 
@@ -7,10 +8,11 @@ use weft_engine::assemble::Options;
 use super::file::Entry;
 use crate::look::Looked;
 
-/// Paths of the members of a volume.
+/// Paths of the members of a volume, which are searched as its entry says.
 ///
 /// # Errors
-/// A pattern matches nothing, or no device belongs to the array, in a sentence.
+/// A pattern matches no file, no device belongs to the array, or the list of devices cannot be
+/// read; the text is a sentence.
 pub(super) fn find(entry: &Entry) -> Result<Vec<PathBuf>, String> {
     let all = match entry.members.as_slice() {
         [] => devices()?,
@@ -40,13 +42,14 @@ pub(super) fn find(entry: &Entry) -> Result<Vec<PathBuf>, String> {
     Ok(found.into_iter().map(|(path, _)| path).collect())
 }
 
-/// Whether a member is a pattern of paths. `weft serve` itself takes patterns with a part
-/// (`disk*#5`).
+/// Whether a member is a pattern of paths that the daemon expands. Patterns with a part (`disk*#5`)
+/// are left to `weft serve`.
 pub(super) fn is_pattern(member: &str) -> bool {
     member.contains(['*', '?', '[']) && !member.contains(['#', '@']) && !Path::new(member).exists()
 }
 
-/// Files and devices that names and patterns mean, in the order given.
+/// Paths of `members`, in their order: a name stands for itself, a pattern for all paths that match
+/// it.
 fn matched(members: &[String]) -> Result<Vec<PathBuf>, String> {
     let mut paths = Vec::new();
     for member in members {
@@ -64,13 +67,13 @@ fn matched(members: &[String]) -> Result<Vec<PathBuf>, String> {
     Ok(paths)
 }
 
-/// Whether a device has a superblock of the array. One that cannot be read has none.
+/// Whether a device has a superblock of the selected array; false if no superblock can be read.
 fn belongs(path: &Path, selection: &Options) -> bool {
     let looked = Looked::open(path).ok().and_then(|looked| looked.superblock().ok());
     looked.is_some_and(|superblock| selection.selects(&superblock))
 }
 
-/// All block devices that may be members.
+/// Paths of all block devices that may be members.
 ///
 /// # Errors
 /// The kernel's list cannot be read.
@@ -83,7 +86,7 @@ pub(super) fn devices() -> Result<Vec<PathBuf>, String> {
     Ok(names.map(|name| Path::new("/dev").join(name.replace('!', "/"))).collect())
 }
 
-/// The disk that a partition is of; `None` for anything else.
+/// Path of the disk on which a partition lies; `None` if `path` is not a partition.
 fn disk_of(path: &Path) -> Option<PathBuf> {
     let name = path.file_name()?;
     let folder = std::fs::canonicalize(Path::new("/sys/class/block").join(name)).ok()?;
@@ -92,8 +95,8 @@ fn disk_of(path: &Path) -> Option<PathBuf> {
     Some(path.with_file_name(disk))
 }
 
-/// Beginnings of the names of devices that are not looked at: drives for other media, memory, and
-/// devices of a server that may be gone, so that reading them would wait.
+/// Beginnings of the names of devices that are not searched: drives with removable media, memory,
+/// and devices of a server that may be gone, from which a read would never return.
 const PASSED_OVER: [&str; 6] = ["fd", "nbd", "ram", "sr", "ublkb", "zram"];
 
 const LIST: &str = "/proc/partitions";

@@ -65,7 +65,8 @@ pub(crate) struct Daemon {
     options: Vec<OsString>,
 }
 
-/// Runs the command. `serve` describes `weft serve`, which takes the options of the file.
+/// Runs the command. `serve` is the clap command of `weft serve`, which checks the options of the
+/// file.
 pub(crate) fn run(arguments: &Daemon, serve: clap::Command) -> Outcome {
     let file = arguments.config.clone().map_or_else(default_volumes, Ok)?;
     let entries = file::read(&file, &serve)?;
@@ -88,7 +89,8 @@ pub(crate) fn run(arguments: &Daemon, serve: clap::Command) -> Outcome {
     service.run(entries)
 }
 
-/// Replaces this process by `weft serve` for one volume. Returns only if that fails.
+/// Replaces this process by `weft serve` for one volume. Returns only if that fails, with the
+/// reason.
 fn become_server(program: &Path, entry: &Entry, options: &[OsString]) -> Failure {
     match members::find(entry) {
         Err(why) => Failure::failed(format!("{}: {why}", entry.name)),
@@ -100,7 +102,8 @@ fn become_server(program: &Path, entry: &Entry, options: &[OsString]) -> Failure
     }
 }
 
-/// Keeps a second daemon from the volumes of a file, for as long as the lock is open.
+/// Locks the file of volumes, so that no other daemon serves them while the returned file is open.
+/// Another daemon's lock is a refusal.
 fn lock(file: &Path) -> Result<File, Failure> {
     let failed = |path: &Path, error: &dyn std::fmt::Display| {
         Failure::failed(format!("{}: {error}", path.display()))
@@ -121,7 +124,7 @@ fn lock(file: &Path) -> Result<File, Failure> {
     }
 }
 
-/// Prints what would be run.
+/// Prints the command of each volume, one on each line or as JSON.
 fn check(entries: &[Entry], json: bool) -> Outcome {
     let commands = entries.iter().map(|entry| {
         let words = entry.command(&[], &[]);
@@ -162,17 +165,17 @@ fn check(entries: &[Entry], json: bool) -> Outcome {
     Ok(Exit::Done)
 }
 
-/// Remark about the checks of a volume, in the output of `--check`.
+/// Remark about the checks of a volume, in the output of `--check`; `None` if it is never checked.
 fn checked(entry: &Entry) -> Option<String> {
     let Schedule { every, per_day } = entry.check?;
     let per_day = per_day.map(|per_day| format!(", for {} a day", exact(per_day)));
     Some(format!("checked every {}{}", exact(every), per_day.unwrap_or_default()))
 }
 
-/// Remark about a volume with members that are searched, in the output of `--check`.
+/// Remark, in the output of `--check`, about a volume that searches its members.
 const SEARCHED: &str = "members are found among all block devices";
 
-/// Turns signals into messages to the service, from now on.
+/// Installs handlers of SIGHUP, SIGTERM and SIGINT, each of which sends the service a message.
 fn watch_signals(messages: &Sender<Message>) -> Result<(), Failure> {
     let failed = |error: std::io::Error| Failure::failed(format!("signals: {error}"));
     for signal in [SIGHUP, SIGTERM, SIGINT] {

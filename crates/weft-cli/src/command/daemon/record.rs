@@ -1,8 +1,8 @@
 //! File with the record of an array's checks, in the folder for state.
 //!
-//! A file is written anew as a whole, and renamed once it is durable, so that a crash leaves the
-//! old one or the new one. One that cannot be read, or that is of another array, is told of and
-//! counts as none: the next check begins anew.
+//! The file is replaced as a whole: a new one is written, and renamed once it is durable, so that a
+//! crash leaves the old one or the new one. A file that cannot be read, or that is of another
+//! array, is logged and ignored: the next check begins anew.
 
 use std::fs::{DirBuilder, File};
 use std::io::{ErrorKind, Read, Write};
@@ -16,7 +16,7 @@ use super::schedule::{Ended, Pass, Record, Segment};
 /// Reads the record of the array `uuid`; `None` if there is none.
 ///
 /// # Errors
-/// The file cannot be read or is no record of the array, in a sentence.
+/// The file cannot be read, or is no record of the array; the text names the file.
 pub(super) fn read(folder: &Path, uuid: &str) -> Result<Option<Record>, String> {
     let path = path(folder, uuid);
     let failed = |why: &dyn std::fmt::Display| format!("{}: {why}", path.display());
@@ -40,7 +40,7 @@ pub(super) fn read(folder: &Path, uuid: &str) -> Result<Option<Record>, String> 
 /// Writes the record of the array `uuid`.
 ///
 /// # Errors
-/// The file cannot be written, in a sentence.
+/// The file cannot be written; the text names it.
 pub(super) fn write(folder: &Path, uuid: &str, record: &Record) -> Result<(), String> {
     let path = path(folder, uuid);
     let new = path.with_extension("new");
@@ -60,14 +60,14 @@ pub(super) fn write(folder: &Path, uuid: &str, record: &Record) -> Result<(), St
     written().map_err(|error| format!("{}: {error}", path.display()))
 }
 
-/// File of the record of an array.
+/// Path of the file with the record of the array `uuid`.
 fn path(folder: &Path, uuid: &str) -> PathBuf {
     let hex: String = uuid.chars().filter(char::is_ascii_hexdigit).collect();
     folder.join(format!("check-{hex}.json"))
 }
 
 impl Record {
-    /// Content of the file.
+    /// Text of the file for this record, the one of the array `uuid`, as JSON.
     pub(super) fn to_text(&self, uuid: &str) -> String {
         let segment = |it: &Segment| {
             json!({
@@ -102,7 +102,7 @@ impl Record {
     /// Parses the content of the file of the array `uuid`.
     ///
     /// # Errors
-    /// The text is no record of this array, in a sentence.
+    /// The text is no record of this array; the error says what is wrong.
     pub(super) fn from_text(text: &str, uuid: &str) -> Result<Self, String> {
         let record: Value = serde_json::from_str(text).map_err(|error| error.to_string())?;
         let version = number(&record, "version")?;
@@ -145,7 +145,8 @@ impl Record {
     }
 }
 
-/// Value of a field that may be null.
+/// Value of the field `name`, which `parse` reads; `None` if the field is null. A missing field is
+/// an error.
 fn optional<T>(
     value: &Value,
     name: &str,
@@ -158,13 +159,13 @@ fn optional<T>(
     }
 }
 
-/// Value of a field with a number.
+/// Value of the field `name`, a number of at most [`MAX`]; any other value is an error.
 fn number(value: &Value, name: &str) -> Result<u64, String> {
     let number = value.get(name).and_then(Value::as_u64).filter(|it| *it <= MAX);
     number.ok_or_else(|| not_a(name, "number"))
 }
 
-/// Value of a field that is true or false.
+/// Value of the field `name`, true or false; any other value is an error.
 fn truth(value: &Value, name: &str) -> Result<bool, String> {
     value.get(name).and_then(Value::as_bool).ok_or_else(|| not_a(name, "true or false"))
 }
@@ -173,13 +174,13 @@ fn not_a(name: &str, what: &str) -> String {
     format!("{name}: expected a {what}")
 }
 
-/// Version of the form of the file.
+/// Version of the file's format.
 const VERSION: u64 = 1;
 
-/// Largest file that is read.
+/// Largest size in bytes of a file that is read.
 const BYTES_MAX: u64 = 1 << 16;
 
-/// Largest number in a file: sums of two do not overflow.
+/// Largest number in a file, so that the sum of two does not overflow.
 const MAX: u64 = 1 << 62;
 
 #[cfg(test)]

@@ -1,9 +1,9 @@
 //! Times of scheduled checks: when one begins, pauses and goes on.
 //!
-//! Nothing here reads a clock, asks a server or writes a file: a step follows from what is recorded
-//! of the checks of a volume, from the state of the volume, and from the time in seconds since
-//! 1970. Such a clock may be set back and forth. A jump forward makes at most one check due; after
-//! a jump back, the next one is due at most one interval later.
+//! This module reads no clock, asks no server and writes no file. The next step follows from the
+//! record of a volume's checks, the state of the volume, and the time in seconds since 1970. The
+//! clock may be set forward or back: a jump forward makes at most one check due; after a jump back,
+//! the next check is due at most one interval later.
 
 use std::fmt;
 use std::time::Duration;
@@ -15,55 +15,60 @@ use crate::size::human;
 /// Interval between checks, and the part of each day in which they run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Schedule {
-    /// Seconds from the beginning of a check to that of the next one.
+    /// Seconds from the beginning of a check to the beginning of the next one.
     pub(super) every: u64,
-    /// Seconds after which a check pauses until it has been a day since it began or went on; `None`
-    /// for a check that runs to its end.
+    /// Number of seconds for which a check runs in each period of 24 hours, before it pauses until
+    /// the next period; `None` for a check that runs to its end. The first period begins with the
+    /// check.
     pub(super) per_day: Option<u64>,
 }
 
-/// Progress of the checks of an array, which is kept over restarts.
+/// Progress of the checks of an array, which a file keeps over restarts. All times are in seconds
+/// since 1970.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Record {
-    /// Time at which the last check began.
+    /// Time at which the last check began; `None` if none has begun.
     pub(super) began: Option<u64>,
-    /// Time at which `began` was first found to be in the future; `None` if it is in the past.
+    /// Earliest time seen while `began` was in the future, because the clock was set back; the next
+    /// check is due one interval after it. `None` if `began` is not in the future.
     pub(super) behind: Option<u64>,
-    /// Check that has begun and not ended.
+    /// Check that has begun and not ended; `None` between checks.
     pub(super) pass: Option<Pass>,
-    /// Last check that has ended.
+    /// Last check that has ended; `None` if none has.
     pub(super) last: Option<Ended>,
 }
 
-/// A check that has begun and not ended. It has several segments if it was stopped in between.
+/// A check that has begun and not ended. It has several segments if it was interrupted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Pass {
-    /// Sector up to which everything was compared.
+    /// Sector up to which everything was compared: a sector of the array for RAID 10, else of each
+    /// member's data.
     pub(super) position: u64,
     /// Size of the volume in bytes. If the volume gets another size, the check begins anew.
     pub(super) size: u64,
-    /// Number of sectors in which a mismatch was found.
+    /// Number of sectors in which the check has found a mismatch so far.
     pub(super) mismatches: u64,
-    /// Time at which the present part of the day began; see [`Schedule::per_day`].
+    /// Time at which the present period of 24 hours began; see [`Schedule::per_day`].
     pub(super) window: u64,
-    /// Whether an administrator stopped the check, so that it waits until the next one is due.
+    /// Whether an administrator stopped the check, so that it goes on only when the next check is
+    /// due.
     pub(super) is_halted: bool,
-    /// Segment that runs, as far as is known.
+    /// Segment that was requested and is not known to have ended; `None` if there is none.
     pub(super) segment: Option<Segment>,
 }
 
-/// Part of a check that a server does without a stop.
+/// Part of a check that one server carries out without an interruption.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Segment {
-    /// Process of the server.
+    /// Process id of the server that carries out the segment.
     pub(super) server: u32,
-    /// Number of the segment among the syncs of the server.
+    /// Number of the sync that carries out the segment, as the server counts its syncs.
     pub(super) number: u64,
-    /// Sectors in which earlier segments found a mismatch.
+    /// Number of sectors in which earlier segments of the check found a mismatch.
     pub(super) before: u64,
-    /// Time at which the server was asked for the segment.
+    /// Time, in seconds since 1970, at which the server was asked to start the segment.
     pub(super) asked: u64,
-    /// Whether the server was asked to stop it.
+    /// Whether the server was asked to stop the segment.
     pub(super) is_stopping: bool,
 }
 
@@ -71,32 +76,33 @@ pub(super) struct Segment {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Ended {
     pub(super) at: u64,
-    /// Number of sectors in which a mismatch was found.
+    /// Number of sectors in which the check found a mismatch.
     pub(super) mismatches: u64,
 }
 
-/// State of a volume at one time.
+/// State of a volume at one time, as far as checks depend on it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Seen {
-    /// Process of the server.
+    /// Process id of the server.
     pub(super) server: u32,
     /// Size of the volume in bytes.
     pub(super) size: u64,
     /// Number of the running or last sync of the server; 0 if it has done none.
     pub(super) number: u64,
-    /// Whether that sync is a check.
+    /// Whether the running or last sync is a check.
     pub(super) is_check: bool,
     /// Whether a check runs.
     pub(super) is_checking: bool,
-    /// Sectors that the running or last sync has passed, their total, and those with a mismatch.
+    /// Number of sectors that the running or last sync has passed; `total` is the number of all its
+    /// sectors, and `mismatches` the number of those with a mismatch.
     pub(super) done: u64,
     pub(super) total: u64,
     pub(super) mismatches: u64,
-    /// Reason why no check may run now.
+    /// Reason why no check may run now; `None` if one may.
     pub(super) obstacle: Option<String>,
 }
 
-/// Request to a server that comes next.
+/// Next request to a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
     Nothing,
@@ -106,7 +112,8 @@ pub(super) enum Step {
     Stop,
 }
 
-/// News of a check, for the log. Positions are in sectors.
+/// News of a check, for the log. The number is the position of the check in sectors; that of
+/// `Ended` is the number of sectors with a mismatch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum CheckNews {
     Begins,
@@ -139,8 +146,8 @@ impl fmt::Display for CheckNews {
 }
 
 impl Record {
-    /// The step that comes next, and what is to be told of the check. The record changes as if the
-    /// step succeeded; see [`Record::refused`].
+    /// Next request to the server, and the news of the check to log, if there are any. The record
+    /// changes as if the request succeeded; see [`Self::refused`].
     pub(super) fn decide(
         &mut self,
         schedule: Schedule,
@@ -151,8 +158,8 @@ impl Record {
         self.follow(schedule, seen, now).unwrap_or_else(|| self.start(schedule, seen, now))
     }
 
-    /// Takes note that a server has refused to start a check. With `anew` the position is to blame,
-    /// and the check begins anew.
+    /// Records that a check could not be started. `anew` says that its position was refused; the
+    /// check then begins again at sector 0.
     pub(super) fn refused(&mut self, anew: bool) {
         let Some(pass) = &mut self.pass else { return };
         pass.segment = None;
@@ -161,7 +168,7 @@ impl Record {
         }
     }
 
-    /// Time from `now` until the volume is to be looked at again.
+    /// Time from `now` until the volume's status is to be requested again.
     pub(super) fn next_look(&self, schedule: Schedule, now: u64) -> Duration {
         let often = Duration::from_millis(schedule.every.saturating_mul(250)).min(LOOK_MAX);
         let at = match &self.pass {
@@ -176,20 +183,22 @@ impl Record {
         Duration::from_secs(at.saturating_sub(now)).clamp(often, IDLE_MAX)
     }
 
-    /// Time at which the next check is due.
+    /// Time, in seconds since 1970, at which the next check is due; 0 if no check has begun yet.
     fn due(&self, schedule: Schedule) -> u64 {
         self.behind.or(self.began).map_or(0, |began| began.saturating_add(schedule.every))
     }
 
-    /// Takes note of a clock that was set back: the interval then counts from the present, and not
-    /// from a time in the future. A clock that is wrong only for a while, as at the start of a
-    /// machine without one of its own, changes nothing in the end.
+    /// Updates `behind` at the time `now`. If the clock was set back to before `began`, the
+    /// interval counts from the present and not from a time in the future. A clock that is wrong
+    /// only for a while, as at the start of a machine without a battery for its clock, has no
+    /// lasting effect.
     fn note_clock(&mut self, now: u64) {
         let is_ahead = self.began.is_some_and(|began| began > now);
         self.behind = is_ahead.then(|| self.behind.map_or(now, |behind| behind.min(now)));
     }
 
-    /// Follows the segment that runs, as far as is known. `None` if none does.
+    /// Updates the record by the state of the requested segment. Returns the next request and the
+    /// news to log; `None` if no segment is recorded.
     fn follow(
         &mut self,
         schedule: Schedule,
@@ -244,7 +253,8 @@ impl Record {
         Some((Step::Nothing, told))
     }
 
-    /// Starts a check that is due, or goes on with one.
+    /// Starts a check that is due, or resumes one. Returns the request for it and the news to log,
+    /// which may be that the check has to wait.
     fn start(&mut self, schedule: Schedule, seen: &Seen, now: u64) -> (Step, Option<CheckNews>) {
         let is_due = self.due(schedule) <= now;
         let may = match &mut self.pass {
@@ -291,8 +301,8 @@ impl Record {
 }
 
 impl Pass {
-    /// Whether the check may run now, in its part of the day. A day after the last part began, or
-    /// went on, the next one begins.
+    /// Whether the check may run now, by its time per day. Begins a new period of 24 hours if the
+    /// last one has passed.
     fn is_within(&mut self, schedule: Schedule, now: u64) -> bool {
         let Some(per_day) = schedule.per_day else { return true };
         if self.window > now {
@@ -341,7 +351,7 @@ pub(super) fn part_of_day(text: &str) -> Result<u64, String> {
     })
 }
 
-/// Seconds of a number with a unit; `None` if the text is none.
+/// Number of seconds in a text such as `90min`; `None` if the text is not a number with a unit.
 fn seconds(text: &str) -> Option<u64> {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     let (number, unit) = text.split_at(digits);
@@ -349,7 +359,7 @@ fn seconds(text: &str) -> Option<u64> {
     number.parse::<u64>().ok()?.checked_mul(size)
 }
 
-/// Text of a number of seconds, in the largest unit of which it has a whole number.
+/// Text of a number of seconds, as a whole number of the largest unit up to days that divides it.
 pub(super) fn exact(seconds: u64) -> String {
     let whole =
         UNITS.into_iter().filter(|(name, size)| *name != "w" && seconds.is_multiple_of(*size));
@@ -357,30 +367,30 @@ pub(super) fn exact(seconds: u64) -> String {
     format!("{}{name}", seconds / size)
 }
 
-/// Text of a number of seconds, in the largest unit of which it has one, without the rest.
+/// Text of a number of seconds, rounded down to the largest unit up to days that fits in it.
 pub(super) fn about(seconds: u64) -> String {
     let fits = UNITS.into_iter().filter(|(name, size)| *name != "w" && seconds >= *size);
     let (name, size) = fits.max_by_key(|(_, size)| *size).unwrap_or(("s", 1));
     format!("{} {name}", seconds / size)
 }
 
-/// Units of times, with their seconds.
+/// Units of time, each with its length in seconds.
 const UNITS: [(&str, u64); 5] = [("s", 1), ("min", 60), ("h", 3600), ("d", DAY), ("w", 7 * DAY)];
 
-/// Seconds of a day.
+/// Length of a day in seconds.
 const DAY: u64 = 24 * 3600;
 
-/// Longest interval between checks.
+/// Longest interval between checks, in seconds.
 const INTERVAL_MAX: u64 = 3650 * DAY;
 
-/// Seconds after which a check that was asked for and has not begun is given up.
+/// Number of seconds after which a requested check that has not begun is given up.
 const BEGIN_MAX: u64 = 60;
 
-/// Longest time between two looks at a check that runs or waits: as much is checked again if the
-/// server is killed.
+/// Longest time between two status requests while a check runs or waits. If the server is killed,
+/// the next one repeats at most this much of the check.
 const LOOK_MAX: Duration = Duration::from_secs(10);
 
-/// Longest time between two looks at a volume of which no check is due.
+/// Longest time between two status requests while no check is due.
 const IDLE_MAX: Duration = Duration::from_secs(600);
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
-//! Server of one volume: a process of `weft serve`, what it says, and its end.
+//! Server of one volume: a process of `weft serve`, its output, and its end.
 //!
-//! Each volume has a process of its own, so that a fault in one takes no other down. A server
-//! outlives a daemon that is killed, and belongs to the next daemon.
+//! Each volume has a process of its own, so that a fault in one does not end the others. A server
+//! goes on if the daemon is killed; the next daemon takes it over.
 
 use std::ffi::{OsStr, OsString};
 use std::io::{BufRead, BufReader, Read};
@@ -26,48 +26,51 @@ use super::members;
 use super::schedule::Step;
 use crate::target::Target;
 
-/// News for the daemon.
+/// Message to the service: from a handler of signals, or from a thread of a server.
 pub(super) enum Message {
     /// The file of volumes is to be read again (SIGHUP).
     Reload,
     /// All servers are to end (SIGTERM, SIGINT).
     Stop,
-    /// News of the server of one volume, and the number of its start.
+    /// News of a server: name of its volume, number of its start, and the news.
     Of(String, u64, News),
 }
 
-/// News of a server.
+/// News of one server.
 pub(super) enum News {
-    /// The process runs; the descriptor is its pidfd.
+    /// The server's process has been started or taken over; the descriptor is its pidfd.
     Started(OwnedFd),
-    /// The process ran before this daemon, with these words as its command line.
+    /// The server ran before this daemon, and is taken over. The words are its command line without
+    /// the program.
     Adopted(Vec<OsString>),
-    /// A line of its log.
+    /// A line for the log: one that the server has printed, or one about the server.
     Line(String),
-    /// Clients may connect, at these addresses.
+    /// Clients may connect to the server, at these addresses.
     Ready(String),
-    /// The server was asked to end and has refused, for this reason.
+    /// The request that the server end has failed or was refused, for this reason.
     NotStopped(String),
-    /// The server has answered a change of knobs, which are given for people, with the reason if it
-    /// has refused.
+    /// The server has answered a change of knobs. The text is the change for the log, followed by
+    /// the reason if the change has failed.
     Tuned(String, Result<(), String>),
     /// The server has answered with its state, from which the next step of scheduled checks
     /// follows.
     Looked(Result<Box<Status>, String>),
-    /// The server was asked to start or stop a check, and has answered.
+    /// The server has answered the request of this step, to start or stop a check, or the request
+    /// has failed.
     Checked(Step, Result<(), Failure>),
-    /// The server has ended in good order: it was told to.
+    /// The server has ended in good order, after a request to end, or its start was called off.
     Stopped,
     /// The server has failed or was refused, or did not start; the reason is in its log. The text
     /// tells how the process ended.
     Failed(String),
 }
 
-/// Start of a server, by its thread and by the daemon.
+/// Start of a server, carried out by a thread. The daemon can call it off.
 pub(super) struct Start {
     pub(super) program: PathBuf,
     pub(super) entry: Entry,
-    /// Number of the start, which tells its news from those of a former server of the volume.
+    /// Number of the start. It distinguishes the news of this server from those of an earlier
+    /// server of the volume.
     pub(super) number: u64,
     pub(super) messages: Sender<Message>,
     /// Whether the start is called off. The thread holds the lock while it makes the process. Once
@@ -77,8 +80,8 @@ pub(super) struct Start {
 }
 
 impl Start {
-    /// Starts the server of a volume, and threads that send its news. Members are looked for in
-    /// such a thread, because a device may not answer.
+    /// Starts a thread that takes over the volume's server, if it runs, or else starts one, and
+    /// sends its news. The thread also searches the members, because a device may not answer.
     pub(super) fn begin(self) {
         std::thread::spawn(move || {
             let adopted = self.adopt();
@@ -92,8 +95,8 @@ impl Start {
         let _ = self.messages.send(Message::Of(self.entry.name.clone(), self.number, news));
     }
 
-    /// Waits for the end of a server that runs already, and returns its last news; `None` if none
-    /// runs.
+    /// Takes over a server of the volume that runs already, and waits for its end. Returns the last
+    /// news of the server, or the reason why it cannot be taken over; `None` if none runs.
     fn adopt(&self) -> Option<Result<News, String>> {
         let name = &self.entry.name;
         let mut target = Target::connect(name).ok()?;
@@ -134,10 +137,10 @@ impl Start {
         }
     }
 
-    /// Runs a server to its end. Returns the last news of it.
+    /// Starts a server, and waits for its end. Returns the last news of the server.
     ///
     /// # Errors
-    /// The server could not be started, in a sentence.
+    /// The server could not be started, or the wait for its end failed; the text is a sentence.
     fn serve(&self) -> Result<News, String> {
         let members = members::find(&self.entry)?;
         let mut child = {
@@ -179,7 +182,8 @@ impl Start {
             .map_err(|error| format!("{}: {error}", self.program.display()))
     }
 
-    /// Starts a thread that makes news of the lines of a pipe.
+    /// Starts a thread that sends the news that `news` finds in the lines of a pipe. Returns the
+    /// thread.
     fn each_line(
         &self,
         pipe: impl Read + Send + 'static,
@@ -198,8 +202,8 @@ impl Start {
     }
 }
 
-/// Waits for the end of a server, and a while for its last lines: another process may have its
-/// pipes open.
+/// Waits for the end of a server, and then up to [`LAST_LINES`] for its last lines: another process
+/// may keep its pipes open. Returns the exit status of the server.
 fn ended(
     child: &mut Child,
     readers: impl Iterator<Item = JoinHandle<()>>,
@@ -214,12 +218,13 @@ fn ended(
     Ok(status)
 }
 
-/// News in a line of a server's standard output: the addresses behind `ready`.
+/// News in a line of a server's standard output: the addresses after `ready`; `None` for any other
+/// line.
 fn ready(line: &str) -> Option<News> {
     line.strip_prefix("ready ").map(|addresses| News::Ready(addresses.to_owned()))
 }
 
-/// Variables that systemd sets for the daemon alone.
+/// Environment variables that systemd sets for the daemon alone; its servers do not get them.
 const FOR_DAEMON: [&str; 6] = [
     "LISTEN_FDNAMES",
     "LISTEN_FDS",
@@ -229,7 +234,7 @@ const FOR_DAEMON: [&str; 6] = [
     "WATCHDOG_USEC",
 ];
 
-/// Longest wait for the answer of a server that runs already.
+/// Longest wait for the answer of a server that is to be taken over.
 const ANSWER_MAX: Duration = Duration::from_secs(10);
 
 /// Longest wait for the last lines of a process that has ended.

@@ -1,13 +1,14 @@
-//! The service: which servers run, when one is started again, and what a new file changes.
+//! The service: which servers run, when one is started again, and what changes when the file is
+//! read again.
 //!
 //! A server that fails is started again, because a missing member may come later, and because a
 //! crash must not keep clients waiting. The delay is a second at first, then twice as long each
 //! time, up to a minute; when a block device comes or goes, the server is started sooner. A server
 //! that ended in good order (`weft stop`) stays stopped until the file is read again.
 //!
-//! Servers are told to end through their control sockets, as by `weft stop`. A repeated request
-//! means no more than the first one, whereas a second signal makes a server give up data that it
-//! cannot write. Only further signals to the daemon itself have that meaning.
+//! Servers are told to end through their control sockets, as by `weft stop`, and not by signals: a
+//! second signal makes a server give up data that it cannot write, whereas a repeated request does
+//! not. Only a second signal to the daemon itself makes the servers give up such data.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -32,52 +33,54 @@ use crate::target::Target;
 
 /// Servers of all volumes of a file.
 pub(super) struct Service {
-    /// Program that the servers run.
+    /// Path of the program `weft`, which every server runs.
     program: PathBuf,
-    /// File of the volumes, and the command that takes their options.
+    /// File of the volumes; `serve` is the clap command that checks its options.
     file: PathBuf,
     serve: clap::Command,
     volumes: BTreeMap<String, Volume>,
     messages: (Sender<Message>, Receiver<Message>),
     log: Log,
-    /// Number of the last start of a server.
+    /// Number of the last start of a server, counted over all volumes.
     starts: u64,
     /// Block devices of this machine when they were last listed, to find out whether a missing
     /// member has come; `None` while no server has failed.
     devices: Option<Vec<PathBuf>>,
-    /// Times of the requests to end so far, each at least [`REQUESTS_APART`] after the one before.
+    /// Times of the requests so far that the service end, each at least [`REQUESTS_APART`] after
+    /// the one before.
     requests: Vec<Instant>,
-    /// Volumes with a server that did not end in good order when the service ended.
+    /// Names of volumes with a server that failed, instead of ending in good order, after it was
+    /// told to end.
     unclean: Vec<String>,
     began: Instant,
-    /// Last state that systemd was told; empty before READY.
+    /// Last status that was sent to systemd; empty before READY.
     told: String,
 }
 
 /// A volume and its server.
 struct Volume {
     entry: Entry,
-    /// Entry with which the server was started, except that its knobs are the present ones of the
-    /// server.
+    /// Entry with which the server was started; its knobs are those that the server has now.
     started: Entry,
     state: State,
     /// Number of the start to which `state` belongs.
     number: u64,
-    /// Way to call off a start that has no process yet.
+    /// Flag that calls off a start that has no process yet.
     is_off: Arc<Mutex<bool>>,
-    /// Time from a failed start to the next one, and from a crash to the next start.
+    /// Time from a failed start to the next start; `crash_delay` is the time from the failure of a
+    /// ready server to the next start.
     start_delay: Duration,
     crash_delay: Duration,
-    /// Lines of a server that is not ready yet. They are printed when the server gets ready, when
-    /// it is not ready after [`SILENT_MAX`], or when it fails and they differ from the lines of the
-    /// failed start before.
+    /// Log lines of a server that is not ready yet. They are printed when the server becomes ready,
+    /// when it is not ready after [`SILENT_MAX`], or when it fails and they differ from `printed`,
+    /// the lines of the failed start before.
     lines: Vec<String>,
     printed: Vec<String>,
-    /// Whether the server was asked to end, and has not answered.
+    /// Whether the server was asked to end, and has neither ended nor refused.
     is_ending: bool,
-    /// Knobs that the server was asked to set, until it has answered.
+    /// Knobs that the server was asked to set; `None` if it has answered or was not asked.
     asked: Option<BTreeMap<String, String>>,
-    /// Knobs that the server has refused.
+    /// Knobs that the server has refused, which are not set again; `None` if it has refused none.
     refused: Option<BTreeMap<String, String>>,
     checks: Checks,
     then: Then,
@@ -85,26 +88,27 @@ struct Volume {
 
 /// State of a server. `process` is its pidfd.
 enum State {
-    /// Members are looked for. `is_told`: the log says that this takes long.
+    /// The members are searched. `is_told`: whether the log says that this takes long.
     Searching { since: Instant, is_told: bool },
-    /// The server assembles the array.
+    /// The server runs, and assembles the array.
     Starting { process: OwnedFd, since: Instant },
     /// Clients may connect.
     Serving { process: OwnedFd, since: Instant },
-    /// The server has failed, and is started again.
+    /// The server has failed at `since`, and is started again at `again`.
     Failed { since: Instant, again: Instant },
     /// The server has ended in good order.
     Stopped,
 }
 
-/// Fate of a volume after its server has ended in good order.
+/// Action that follows when the server of a volume has ended in good order.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Then {
     /// The volume stays stopped.
     Stay,
-    /// The volume is forgotten: the file no longer has it.
+    /// The volume is removed from the service, because the file no longer has it.
     Leave,
-    /// The volume is started: it was taken out of the file, and put into it again meanwhile.
+    /// The volume is started: it was removed from the file, and added again before its server had
+    /// ended.
     Start,
 }
 
@@ -128,7 +132,7 @@ impl Volume {
         }
     }
 
-    /// Whether there is a server, or may be one soon.
+    /// Whether the volume has a server, or one is being started.
     fn has_server(&self) -> bool {
         !matches!(self.state, State::Failed { .. } | State::Stopped)
     }
@@ -141,12 +145,12 @@ impl Volume {
         matches!(self.state, State::Serving { .. })
     }
 
-    /// Whether there is a server that is asked for checks.
+    /// Whether the volume has scheduled checks and a ready server, which was not asked to end.
     fn has_checks(&self) -> bool {
         self.entry.check.is_some() && self.is_served() && !self.is_ending
     }
 
-    /// Prints the lines of a server's start.
+    /// Logs the lines of a server's start that were held back.
     fn print_lines(&mut self, log: &Log) {
         for line in std::mem::take(&mut self.lines) {
             log.of(&self.entry.name, &line);
@@ -178,7 +182,7 @@ impl Service {
         self.messages.0.clone()
     }
 
-    /// Serves volumes until the service is told to end.
+    /// Serves the volumes of `entries` until the service is told to end.
     ///
     /// # Errors
     /// A server did not end in good order.
@@ -206,7 +210,8 @@ impl Service {
         Err(Failure::failed(format!("did not stop in good order: {}", self.unclean.join(", "))))
     }
 
-    /// Whether the service was told to end and no server is left.
+    /// Whether the service was told to end and no server is left. Messages that have arrived
+    /// meanwhile are handled first.
     fn has_ended(&mut self) -> bool {
         if self.requests.is_empty() {
             return false;
@@ -222,8 +227,9 @@ impl Service {
         !self.volumes.values().any(Volume::has_server)
     }
 
-    /// Asks all servers to end: in good order at first, then giving up what cannot be written, then
-    /// at once, which leaves arrays dirty.
+    /// Asks all servers to end. The first call asks for an end in good order, the second makes
+    /// servers give up data that cannot be written, and the third kills them, which leaves arrays
+    /// dirty. A call within [`REQUESTS_APART`] of the last one is ignored.
     fn end(&mut self) {
         let now = Instant::now();
         if self.requests.last().is_some_and(|last| now.duration_since(*last) < REQUESTS_APART) {
@@ -253,8 +259,9 @@ impl Service {
         }
     }
 
-    /// Looks at volumes that are not served. Starts those that are due, and sooner those that
-    /// failed if the block devices have changed. Prints the lines of starts that take long.
+    /// Starts volumes that have failed when their delay is over, or sooner if the block devices
+    /// have changed. Logs that a search for members takes long, and the lines of starts that take
+    /// long.
     fn look(&mut self) {
         let now = Instant::now();
         for volume in self.volumes.values_mut() {
@@ -291,14 +298,15 @@ impl Service {
         }
     }
 
-    /// Time until a volume is to be looked at because of its checks.
+    /// Time until the server of some volume is to be asked for its status for scheduled checks;
+    /// `None` if none is.
     fn until_check(&self) -> Option<Duration> {
         let now = Instant::now();
         let waits = self.volumes.values().filter(|it| self.requests.is_empty() && it.has_checks());
         waits.filter_map(|volume| volume.checks.wait(now)).min()
     }
 
-    /// Looks at volumes with checks for which it is time.
+    /// Asks servers for their status for scheduled checks, if the time for that has come.
     fn look_at_checks(&mut self) {
         if !self.requests.is_empty() {
             return;
@@ -313,7 +321,8 @@ impl Service {
         }
     }
 
-    /// Hears the answer of a server that was asked because of its volume's checks.
+    /// Passes the answer of a server about scheduled checks on to the checks of its volume. The
+    /// answer is dropped if the volume has no schedule now, or its server is to end.
     fn hear_of_check(&mut self, name: &str, news: News) {
         let Some(volume) = self.volumes.get_mut(name) else { return };
         let is_quiet = self.requests.is_empty() && !volume.is_ending;
@@ -385,7 +394,7 @@ impl Service {
         }
     }
 
-    /// Takes note that clients of a volume may connect.
+    /// Handles the news that clients of a volume may connect, at `addresses`.
     fn ready(&mut self, name: &str, addresses: &str) {
         let Some(volume) = self.volumes.get_mut(name) else { return };
         volume.print_lines(&self.log);
@@ -404,7 +413,8 @@ impl Service {
         tune(volume, &self.messages.0);
     }
 
-    /// Takes note that a server has ended in good order.
+    /// Handles the news that a server has ended in good order: starts the volume again, removes it,
+    /// or leaves it stopped.
     fn stopped(&mut self, name: &str) {
         let Some(volume) = self.volumes.get_mut(name) else { return };
         volume.print_lines(&self.log);
@@ -418,7 +428,8 @@ impl Service {
         }
     }
 
-    /// Plans the next start of a server that has failed.
+    /// Plans the next start of a server that has failed, or removes its volume if the file no
+    /// longer has it. `how` says how the server ended, or why it did not start.
     fn failed(&mut self, name: &str, how: &str) {
         let Some(volume) = self.volumes.get_mut(name) else { return };
         let now = Instant::now();
@@ -496,8 +507,9 @@ impl Service {
         }
     }
 
-    /// Tells systemd that the service is ready, when each server has once been started or a while
-    /// has passed, and how many volumes are served.
+    /// Tells systemd how many volumes are served, when that has changed. The first message, which
+    /// says that the service is ready, waits until no server is being started, but at most
+    /// [`READY_MAX`].
     fn tell_systemd(&mut self) {
         let is_new = |it: &Volume| it.has_server() && !it.is_served();
         let is_early = self.began.elapsed() < READY_MAX;
@@ -519,7 +531,7 @@ impl Service {
     }
 }
 
-/// Starts the server of a volume.
+/// Starts the server of a volume, with the next number of `starts`.
 fn begin(volume: &mut Volume, program: &Path, messages: &Sender<Message>, starts: &mut u64) {
     *starts += 1;
     volume.state = State::Searching { since: Instant::now(), is_told: false };
@@ -587,7 +599,8 @@ fn adopted(volume: &mut Volume, words: &[OsString], log: &Log) {
     volume.started.knobs.clear();
 }
 
-/// Gives a running server the knobs of its entry, one change at a time.
+/// Asks a running server to set the knobs of its entry, if they differ from its own. Nothing is
+/// asked while another change is outstanding, or if the server has refused these knobs before.
 fn tune(volume: &mut Volume, messages: &Sender<Message>) {
     let Volume { entry, started, .. } = volume;
     let is_refused = volume.refused.as_ref() == Some(&entry.knobs);
@@ -607,8 +620,8 @@ fn tune(volume: &mut Volume, messages: &Sender<Message>) {
     });
 }
 
-/// Knobs that differ, with their new values in the form that servers take; the default for one that
-/// the file no longer has.
+/// Knobs that differ between `before` and `after`, with their values in `after` in the form that
+/// servers take. A knob that `after` lacks gets its default.
 fn changed(
     before: &BTreeMap<String, String>,
     after: &BTreeMap<String, String>,
@@ -626,11 +639,11 @@ fn changed(
 const NEW_SETTINGS: &str =
     "has other settings in the file, which it gets when it starts: weft stop, then read it again";
 
-/// Shortest and longest time from a failure of a server to its next start.
+/// Shortest time from a failure of a server to its next start; [`DELAY_MAX`] is the longest.
 const DELAY_MIN: Duration = Duration::from_secs(1);
 const DELAY_MAX: Duration = Duration::from_secs(60);
 
-/// Time between two looks at volumes that are not served.
+/// Longest wait for a message while a volume is being started or has failed.
 const LOOK_AGAIN: Duration = Duration::from_millis(500);
 
 /// Longest wait for a message while all volumes are served or stopped.
@@ -639,9 +652,10 @@ const LONGEST_WAIT: Duration = Duration::from_secs(3600);
 /// Shortest time between two requests that the service end; one that comes sooner is ignored.
 const REQUESTS_APART: Duration = Duration::from_secs(2);
 
-/// Longest time from the start of the service until it says that it is ready.
+/// Longest time from the start of the service until systemd is told that it is ready.
 const READY_MAX: Duration = Duration::from_secs(60);
 
-/// Longest time for which the lines of a start are held back, and their largest number.
+/// Longest time for which the lines of a start are held back; [`LINES_MAX`] is their largest
+/// number.
 const SILENT_MAX: Duration = Duration::from_secs(5);
 const LINES_MAX: usize = 1000;

@@ -181,8 +181,9 @@ fn day(
     Ok(())
 }
 
-/// Changes one byte of parity in a file without the server's knowledge. Parity is changed and not
-/// data, because a repair trusts data, as md does, and would keep the error.
+/// Changes one byte of parity in a file without the server's knowledge. Returns a text about the
+/// change, and the file. Parity is changed and not data, because a repair trusts data, as md does,
+/// and would keep the error.
 fn flip_a_byte(
     geometry: &Geometry,
     files: &[PathBuf],

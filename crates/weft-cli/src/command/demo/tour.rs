@@ -62,7 +62,8 @@ pub(super) struct Tour {
 }
 
 impl Tour {
-    /// Runs a step, measures it, and reports the result.
+    /// Runs a step, measures its time, and reports its result. Returns the value that the step
+    /// returns.
     pub(super) fn step<T>(
         &mut self,
         name: &'static str,
@@ -113,7 +114,8 @@ impl Tour {
         }
     }
 
-    /// Progress indicator on a terminal for the steps without a bar of their own.
+    /// Progress indicator on a terminal for a step that shows no bar itself; hidden for other
+    /// steps.
     fn waiting(&self, name: &'static str) -> ProgressBar {
         if self.json || !matches!(name, "create" | "serve" | "stop") {
             return ProgressBar::hidden();
@@ -132,7 +134,8 @@ impl Tour {
         })
     }
 
-    /// Prints how long the demo took, and how its files can be read if they are kept.
+    /// Prints the time that the demo took, and how to read its files if they are kept. Prints
+    /// nothing after a failure, or with `--json`.
     pub(super) fn tell_of_files(
         &self,
         result: &Result<(), Failure>,

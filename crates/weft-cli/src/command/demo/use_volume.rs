@@ -27,7 +27,8 @@ pub(super) struct Used {
     pub(super) expected: Expected,
     /// Number of bytes that the load writes and verifies, from the start of the volume on.
     pub(super) all: u64,
-    /// Number of the last write, which its data contains (`pattern.rs`).
+    /// Number of the last write, from 1 on. The data of each write contains its number
+    /// (`pattern.rs`).
     pub(super) write: u32,
     pub(super) seed: u64,
 }
@@ -55,7 +56,8 @@ impl Used {
         Ok(((), Measured::new(text).bytes(self.all, start.elapsed())))
     }
 
-    /// Reads the whole volume and compares every word.
+    /// Reads the whole volume, and compares every word with its expected content. `what` describes
+    /// the step in the report.
     pub(super) fn verify(&mut self, what: &str) -> Result<((), Measured), Failure> {
         let bar = progress("verify", self.all);
         let start = Instant::now();

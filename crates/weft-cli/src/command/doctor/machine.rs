@@ -1,4 +1,5 @@
-//! Checks of the machine: what the kernel offers, sockets of killed servers, disks of members.
+//! Checks of the machine: features that the kernel offers, sockets of killed servers, and disks
+//! below members.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -9,11 +10,11 @@ use rustix::io::Errno;
 use super::{Finding, Severity};
 use crate::target;
 
-/// A check of the machine.
+/// A check of the machine, with the id and severity of its findings.
 pub(super) struct Check {
     id: &'static str,
     severity: Severity,
-    /// Function that returns the text and the next step of each finding.
+    /// Function that makes the check; each finding is its text and the next step.
     found: fn(&Machine) -> Vec<(String, String)>,
 }
 
@@ -25,23 +26,23 @@ pub(super) const CHECKS: [Check; 4] = [
     Check { id: "no-ublk", severity: Severity::Advice, found: no_ublk },
 ];
 
-/// Facts of the machine.
+/// Facts about the machine, on which the checks depend.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Machine {
-    /// Control sockets of which no server answers.
+    /// Paths of control sockets on which no server listens.
     unanswered: Vec<PathBuf>,
-    /// Value of the sysctl `kernel.io_uring_disabled`; `None` if the kernel has none.
+    /// Value of the sysctl `kernel.io_uring_disabled`; `None` if the kernel has no such sysctl.
     io_uring_disabled: Option<u32>,
-    /// Reason why nothing can be mounted by FUSE; `None` if it can.
+    /// Reason why FUSE cannot mount anything here; `None` if it can.
     fuse: Option<String>,
-    /// Reason why no block device can be made by ublk; `None` if it can.
+    /// Reason why ublk cannot make a block device here; `None` if it can.
     ublk: Option<String>,
-    /// Folder with a link for each block device, named by its numbers: `/sys/dev/block`.
+    /// Folder with a link for each block device, named `MAJOR:MINOR`: `/sys/dev/block`.
     devices: PathBuf,
 }
 
 impl Machine {
-    /// Facts of this machine.
+    /// Facts about this machine, as they are now.
     pub(super) fn here() -> Self {
         let sysctl = std::fs::read_to_string("/proc/sys/kernel/io_uring_disabled");
         Self {
@@ -57,7 +58,7 @@ impl Machine {
         }
     }
 
-    /// Adds the findings of all checks.
+    /// Makes all checks, and adds their findings to `findings`.
     pub(super) fn look(&self, findings: &mut Vec<Finding>) {
         for Check { id, severity, found } in &CHECKS {
             findings.extend(found(self).into_iter().map(|(says, next)| Finding {
@@ -71,8 +72,8 @@ impl Machine {
         }
     }
 
-    /// Whole disks below a block device: that of a partition, those of a mapped device. Empty if
-    /// the kernel does not tell.
+    /// Whole disks on which a block device with these numbers lies: one for a partition, all disks
+    /// of a mapped device. Empty if the kernel does not know the device.
     pub(super) fn disks_below(&self, (major, minor): (u32, u32)) -> BTreeSet<PathBuf> {
         let link = self.devices.join(format!("{major}:{minor}"));
         let mut disks = BTreeSet::new();
@@ -134,7 +135,7 @@ fn no_ublk(machine: &Machine) -> Vec<(String, String)> {
     machine.ublk.iter().map(|why| (says(why), "modprobe ublk_drv, as root".into())).collect()
 }
 
-/// Largest number of mapped devices on top of each other that is followed.
+/// Largest number of mapped devices on top of each other that are followed down to a disk.
 const DEPTH_MAX: u32 = 8;
 
 #[cfg(test)]

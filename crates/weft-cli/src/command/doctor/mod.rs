@@ -1,7 +1,7 @@
 //! `weft doctor`: what is wrong with running volumes and this machine, and what to do about it.
 //!
-//! [`volume`] looks at the status of a server, [`machine`] at the kernel and at what killed servers
-//! left. Neither asks a disk.
+//! [`volume`] checks the status of a server; [`machine`] checks the kernel, and what killed servers
+//! have left. No disk is read.
 
 mod machine;
 mod volume;
@@ -31,36 +31,36 @@ pub(crate) struct Doctor {
     json: bool,
 }
 
-/// Something that is wrong, or could be better.
+/// Something about a volume or this machine that is wrong, or could be better.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Finding {
     severity: Severity,
     /// Name of the finding, which stays the same between versions.
     id: &'static str,
-    /// Name of the volume; `None` for the machine.
+    /// Name of the volume that the finding is about; `None` for this machine.
     volume: Option<String>,
-    /// Label of the member, if the finding is about one.
+    /// Label of the member that the finding is about; `None` if it is about no member.
     member: Option<String>,
     says: String,
-    /// Next step: a command, or what to look at.
+    /// Next step for the user: a command, or a place to look at.
     next: String,
 }
 
 /// Severity of a finding, the worst first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Severity {
-    /// Data or redundancy is lost, or will be by the next failure.
+    /// Data or redundancy is lost, or the next failure will lose it.
     Problem,
-    /// Something is slower, or takes longer after a crash, than it could.
+    /// Something is slower than it could be, or takes longer after a crash.
     Advice,
 }
 
-/// Counts of what was looked at.
+/// Numbers of volumes, members and checks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Looked {
     volumes: usize,
     members: usize,
-    /// Checks that were made, of all volumes and the machine.
+    /// Number of checks that were made, of all volumes and the machine.
     checks: usize,
 }
 

@@ -9,7 +9,7 @@ use super::machine::Machine;
 use super::{Finding, Severity};
 use crate::{size, states};
 
-/// A check of a volume. Its function adds what it finds.
+/// A check of a volume: a function that adds its findings.
 pub(super) struct Check(fn(&Subject<'_>, &mut Vec<Finding>));
 
 /// All checks of a volume, in the order of their findings.
@@ -35,7 +35,7 @@ struct Subject<'a> {
     machine: &'a Machine,
 }
 
-/// Adds the findings of all checks of a volume.
+/// Makes all checks of a volume, and adds their findings to `findings`.
 pub(super) fn look(
     server: &Status,
     volume: &VolumeStatus,
@@ -60,7 +60,7 @@ impl Subject<'_> {
         self.finding(Severity::Advice, id, says.into(), next)
     }
 
-    /// Redundancy of the array; `None` without an array.
+    /// Redundancy of the array's level; `None` if the volume is no array.
     fn redundancy(&self) -> Option<Redundancy> {
         let array = self.volume.array.as_ref()?;
         Level::from_code(array.level).map(|level| level.row().redundancy)
@@ -70,7 +70,7 @@ impl Subject<'_> {
         self.redundancy().is_some_and(|redundancy| redundancy != Redundancy::None)
     }
 
-    /// Members that hold data of the array, or are being filled.
+    /// Members that are not faulty.
     fn members(&self) -> impl Iterator<Item = &MemberStatus> {
         self.volume.members.iter().filter(|member| member.state != "faulty")
     }
@@ -99,7 +99,7 @@ fn array_states(subject: &Subject<'_>, findings: &mut Vec<Finding>) {
     }
 }
 
-/// A sync that the array needs and that does not run.
+/// Finding about a sync that the array needs and that an administrator has stopped.
 fn sync_stopped(subject: &Subject<'_>, findings: &mut Vec<Finding>) {
     let volume = subject.volume;
     let rebuilds = subject.members().any(|member| member.state == "rebuilding");
@@ -130,7 +130,7 @@ fn write_back_fails(subject: &Subject<'_>, findings: &mut Vec<Finding>) {
     }
 }
 
-/// Members that fail requests, or had sectors that could not be read.
+/// Findings about members that fail requests, or had sectors that could not be read.
 fn member_errors(subject: &Subject<'_>, findings: &mut Vec<Finding>) {
     let name = &subject.volume.name;
     for member in subject.members() {
@@ -152,7 +152,7 @@ fn member_errors(subject: &Subject<'_>, findings: &mut Vec<Finding>) {
     }
 }
 
-/// Members of which the failure of one disk takes two.
+/// Findings about members that lie on one disk, so that one failure takes both.
 fn shared_disks(subject: &Subject<'_>, findings: &mut Vec<Finding>) {
     if !subject.is_redundant() {
         return;
@@ -177,7 +177,7 @@ fn shared_disks(subject: &Subject<'_>, findings: &mut Vec<Finding>) {
     }
 }
 
-/// Addresses without TLS that other machines reach.
+/// Findings about NBD addresses without TLS that other machines can reach.
 fn open_to_others(subject: &Subject<'_>, findings: &mut Vec<Finding>) {
     let is_local = |host: &str| {
         let host = host.trim_matches(['[', ']']);
@@ -196,7 +196,7 @@ fn open_to_others(subject: &Subject<'_>, findings: &mut Vec<Finding>) {
     }
 }
 
-/// Members that take far longer for a read than the others of their array.
+/// Findings about members with reads that take far longer than those of the other members.
 fn slow_members(subject: &Subject<'_>, findings: &mut Vec<Finding>) {
     let mean = |member: &MemberStatus| {
         let reads = member.answered.iter().find(|answered| answered.kind == "read")?;
@@ -220,7 +220,7 @@ fn slow_members(subject: &Subject<'_>, findings: &mut Vec<Finding>) {
     }
 }
 
-/// An array of which all is resynced after a crash.
+/// Finding about an array that is resynced completely after a crash, because it has no bitmap.
 fn no_bitmap(subject: &Subject<'_>, findings: &mut Vec<Finding>) {
     let volume = subject.volume;
     if subject.is_redundant() && volume.bitmap.is_none() && volume.size >= BITMAP_SIZE_MIN {
@@ -230,7 +230,7 @@ fn no_bitmap(subject: &Subject<'_>, findings: &mut Vec<Finding>) {
     }
 }
 
-/// Space at the end of every member that the array does not use.
+/// Finding about space of every member that the array does not use.
 fn unused_space(subject: &Subject<'_>, findings: &mut Vec<Finding>) {
     let volume = subject.volume;
     let (Some(array), true) = (&volume.array, subject.is_redundant()) else { return };
@@ -243,7 +243,8 @@ fn unused_space(subject: &Subject<'_>, findings: &mut Vec<Finding>) {
     }
 }
 
-/// Slower ways to the members than there could be.
+/// Findings about members that are accessed more slowly than they could be: by threads, or through
+/// the page cache.
 fn slow_ways(subject: &Subject<'_>, findings: &mut Vec<Finding>) {
     if subject.server.backend == "threads" {
         let says = "members are reached by threads: io_uring is refused here";
@@ -258,15 +259,15 @@ fn slow_ways(subject: &Subject<'_>, findings: &mut Vec<Finding>) {
     }
 }
 
-/// Number of reads from which on their mean says something about a member.
+/// Number of reads from which on their mean latency is compared.
 const READS_MIN: u64 = 1000;
-/// Factor and difference, in microseconds, by which the reads of a slow member take longer than the
-/// median of the others.
+/// Factor by which the mean latency of a slow member exceeds the median of the others.
+/// [`SLOW_MIN_US`] is the least difference, in microseconds, that counts.
 const SLOW_TIMES: u64 = 3;
 const SLOW_MIN_US: u64 = 1000;
-/// Size of an array in bytes from which on mdadm makes a bitmap: 100 GiB.
+/// Size of an array in bytes from which on a bitmap is advised, as mdadm makes one: 100 GiB.
 const BITMAP_SIZE_MIN: u64 = 100 << 30;
-/// Bytes of unused space that are worth a command: 1 GiB.
+/// Number of unused bytes on each member from which on growing the array is advised: 1 GiB.
 const UNUSED_MIN: u64 = 1 << 30;
 
 #[cfg(test)]

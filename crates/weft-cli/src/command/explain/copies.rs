@@ -1,8 +1,8 @@
 //! Copies of `explain`: position of a range in an array without parity, and the members of its
 //! reads and writes.
 //!
-//! A part of the range lies in one chunk. The members of RAID 1 and linear hold long ranges: a part
-//! extends there as long as the members stay the same.
+//! The range is explained in parts, each of which lies in one chunk. A part of RAID 1 or linear,
+//! which have no chunks, extends as far as the members stay the same.
 
 use std::io::Write;
 
@@ -26,7 +26,7 @@ pub(super) struct ExplainedCopies {
 
 /// Part of the range that lies on the same members from end to end.
 struct Part {
-    /// Byte range of the array.
+    /// Byte range of the part in the array.
     bytes: std::ops::Range<u64>,
     /// Zone of a RAID 0, counted from 0, and the slots of the members in the zone; `None` without
     /// zones.
@@ -66,8 +66,8 @@ impl Array {
         ExplainedCopies { left_out: range.bytes.end.saturating_sub(at * 512), range, parts }
     }
 
-    /// Copies of the data at an array sector. Also returns the number of sectors from there on that
-    /// are on the same members, and the zone.
+    /// Copies of the data at an array sector, number of sectors from there on that are on the same
+    /// members, and zone of a RAID 0.
     fn places(&self, sector: Sectors) -> (Copies, Sectors, Option<(usize, Vec<Slot>)>) {
         match &self.layout {
             Layout::Mirrors(mirrors) => {

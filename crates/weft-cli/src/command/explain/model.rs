@@ -29,16 +29,18 @@ pub(super) struct Array {
     pub(super) knobs: Knobs,
 }
 
-/// Member in a slot, and the part of it that has the slot's data.
+/// Slot of the array: its member, and the area of the member with the data of the slot.
 pub(super) struct Held {
     pub(super) label: Option<String>,
     /// First data sector on the member; `None` if unknown.
     pub(super) data_offset: Option<Sectors>,
     /// Data sectors that the array may use; `None` if unknown.
     used_size: Option<Sectors>,
-    /// Number of data sectors, from the first one on, that are recovered.
+    /// Number of data sectors, from the first one on, that hold valid data; the largest number for
+    /// a member that is in sync.
     pub(super) recovery_offset: Sectors,
-    /// Whether the member is read only if no other member with the data can be read.
+    /// Whether the member is write-mostly: data is read from it only if no other member with the
+    /// data can be read.
     pub(super) write_mostly: bool,
 }
 
@@ -184,7 +186,8 @@ impl Array {
         )
     }
 
-    /// Sector of the member at which a data sector lies; `None` if unknown.
+    /// Sector of the member in a slot at which a data sector lies; `None` if the slot has no member
+    /// or its data offset is unknown.
     pub(super) fn sector_on_member(&self, slot: Slot, sector: Sectors) -> Option<u64> {
         let held = self.slots.get(slot.index())?;
         held.data_offset.map(|offset| offset.0 + sector.0)

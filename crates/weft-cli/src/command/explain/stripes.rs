@@ -228,8 +228,8 @@ impl ParityArray<'_> {
     }
 }
 
-/// Slots in which `pieces` touch the stripe at the data sectors `stripe`, and slots that they cover
-/// completely; `None` if they do not touch the stripe.
+/// Slots that the parts `pieces` touch in the stripe at the data sectors `stripe`, and slots that
+/// they cover completely; `None` if they touch none.
 fn touched(pieces: &[Piece], stripe: &std::ops::Range<u64>) -> Option<(SlotSet, SlotSet)> {
     let (mut touched, mut whole) = (SlotSet::EMPTY, SlotSet::EMPTY);
     for piece in pieces {
@@ -243,7 +243,8 @@ fn touched(pieces: &[Piece], stripe: &std::ops::Range<u64>) -> Option<(SlotSet, 
 }
 
 /// Plans a stripe step by step as the engine does, until `done` holds or the stripe is written.
-/// Returns the strips read, the strips recovered, and the mode in which parity is made.
+/// Returns the strips read, the strips recovered, and the mode in which parity is made; `None` if
+/// the stripe is not written.
 fn follow(mut facts: Facts, done: impl Fn(&Facts) -> bool) -> (SlotSet, SlotSet, Option<Mode>) {
     let (mut reads, mut recovered) = (SlotSet::EMPTY, SlotSet::EMPTY);
     // A stripe needs a few steps; the limit guards against a planner that loops.

@@ -57,8 +57,8 @@ pub(crate) fn run(arguments: &Man, cli: clap::Command) -> Outcome {
     Ok(Exit::Done)
 }
 
-/// Renders a page. The synopsis and the sections after the options are not those of clap's
-/// generator: the synopsis is the usage text of the help.
+/// Man page of a command, as roff. The title, description and options are those of clap's
+/// generator; the synopsis is the usage text of the help.
 fn render(command: &clap::Command) -> Result<Vec<u8>, Failure> {
     let source = concat!("weft ", env!("CARGO_PKG_VERSION"));
     let man = clap_mangen::Man::new(command.clone()).source(source);
@@ -109,9 +109,9 @@ fn in_ascii(page: &str) -> String {
     text
 }
 
-/// Writes the text at the end of a help. A line with a colon at its end, or text after `Exit
-/// status:`, begins a section. Indented lines are terms, and lines with a deeper indent the texts
-/// of terms.
+/// Writes the text after the options of a help. A line with a colon at its end, or text after `Exit
+/// status:`, begins a section. Indented lines are terms, and lines with a deeper indent are the
+/// texts of terms.
 fn after_help(page: &mut Vec<u8>, text: &str) -> Result<(), Failure> {
     let lines: Vec<&str> = text.lines().filter(|line| !line.is_empty()).collect();
     if lines.first().is_some_and(|line| !line.ends_with(':')) {
@@ -137,12 +137,12 @@ fn after_help(page: &mut Vec<u8>, text: &str) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Begins a section.
+/// Writes the line that begins a section.
 fn heading(page: &mut Vec<u8>, title: &str) -> Result<(), Failure> {
     Ok(writeln!(page, ".SH \"{title}\"")?)
 }
 
-/// Writes a section of terms, each with its text.
+/// Writes a section that consists of terms, each with its text.
 fn definitions(page: &mut Vec<u8>, title: &str, rows: &[(&str, &str)]) -> Result<(), Failure> {
     heading(page, title)?;
     for (term, text) in rows {
@@ -151,7 +151,8 @@ fn definitions(page: &mut Vec<u8>, title: &str, rows: &[(&str, &str)]) -> Result
     Ok(())
 }
 
-/// A line of text in roff. A dot or quote at its start would be a request.
+/// Line of text for roff, with special characters escaped. A dot or quote at its start would
+/// otherwise be taken for a request.
 fn escaped(line: &str) -> String {
     format!("\\&{}", line.replace('\\', "\\e").replace('-', "\\-").replace('\'', "\\(aq"))
 }

@@ -1,15 +1,16 @@
 //! Sections of man pages that help texts do not have: examples, files, environment.
 //!
-//! A test parses each example, and the table of docs/reference.md is made of the page.
+//! A test parses each example. A test compares the table of files and variables in
+//! docs/reference.md with the page.
 
-/// Examples of a command: what is typed, and what it does.
+/// Examples in the page of one command: command lines, each with its effect.
 pub(super) struct Examples {
     /// Name of the command, or `weft` for the page of the program.
     pub(super) command: &'static str,
     pub(super) lines: &'static [(&'static str, &'static str)],
 }
 
-/// Examples of every page.
+/// Examples of all pages.
 pub(super) const EXAMPLES: &[Examples] = &[
     Examples {
         command: "weft",
@@ -315,7 +316,7 @@ pub(super) const EXAMPLES: &[Examples] = &[
     },
 ];
 
-/// Files that running volumes have, by name below the directory of sockets.
+/// Files of running volumes and of the daemon, each with its purpose.
 pub(super) const FILES: &[(&str, &str)] = &[
     ("$XDG_RUNTIME_DIR/weft, /run/weft", "Directory of the sockets of running volumes."),
     ("NAME.sock", "Control socket of the volume NAME, in that directory."),
@@ -335,7 +336,7 @@ pub(super) const FILES: &[(&str, &str)] = &[
     ),
 ];
 
-/// Variables of the environment.
+/// Environment variables, each with its effect.
 pub(super) const ENVIRONMENT: &[(&str, &str)] = &[
     (
         "XDG_RUNTIME_DIR",
@@ -359,7 +360,7 @@ pub(super) const ENVIRONMENT: &[(&str, &str)] = &[
     ),
 ];
 
-/// Whether a command talks to running volumes, so that its page has FILES and ENVIRONMENT.
+/// Whether a command uses running volumes, so that its page has the sections FILES and ENVIRONMENT.
 pub(super) fn is_of_volumes(command: &clap::Command) -> bool {
     let has_target = command.get_arguments().any(|arg| arg.get_id() == "target");
     has_target

@@ -1,8 +1,9 @@
-//! Families of metrics: the status of servers as the text that Prometheus reads.
+//! Families of metrics: the statuses of servers as text in the format of Prometheus.
 //!
-//! Arrays have the metrics that node_exporter has of md's, by its names and help texts, so that
-//! alerts and dashboards for these work; `device` is the name of the volume. All else begins with
-//! `weft_`. Units are seconds and bytes; counters end in `_total`, and begin at 0 with each server.
+//! Arrays have the metrics that node_exporter has for md, with its names and help texts, so that
+//! its alerts and dashboards work; `device` is the name of the volume. The names of all other
+//! metrics begin with `weft_`. Units are seconds and bytes. Counters end in `_total`, and begin at
+//! 0 when a server starts.
 //!
 //! Source   Prometheus, "Exposition formats", text format 0.0.4; node_exporter `mdadm_linux.go`
 
@@ -13,7 +14,7 @@ use weft_units::SECTOR_BYTES;
 
 use crate::asked::Asked;
 
-/// Metrics of all volumes, as text.
+/// Text with the metrics of all volumes of these servers.
 pub(super) fn text(servers: &[Status]) -> String {
     let mut families = Families::default();
     for server in servers {
@@ -34,7 +35,7 @@ pub(super) fn text(servers: &[Status]) -> String {
 
 type Labels<'a> = [(&'a str, &'a str)];
 
-/// Samples by family, in the order in which families first came.
+/// Metrics by family, in the order in which the families were first used.
 #[derive(Default)]
 struct Families {
     families: Vec<Family>,
@@ -92,7 +93,7 @@ impl Families {
 }
 
 impl Family {
-    /// Adds a sample. Its name is that of the family with `ending` behind it.
+    /// Adds a sample. Its name is that of the family, followed by `ending`.
     fn add(&mut self, ending: &str, labels: &Labels<'_>, value: impl Display) {
         let labels: Vec<String> =
             labels.iter().map(|(label, value)| format!("{label}=\"{}\"", escaped(value))).collect();
@@ -100,7 +101,7 @@ impl Family {
     }
 }
 
-/// Value of a label, with the characters escaped that cannot stand between its quotes.
+/// Value of a label, with backslashes, quotes and line ends escaped.
 fn escaped(value: &str) -> String {
     value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }
@@ -169,7 +170,7 @@ fn of_volume(families: &mut Families, volume: &VolumeStatus) {
     }
 }
 
-/// Metrics of a resync, recovery, check or repair that runs.
+/// Adds the metrics of the running or last resync, recovery, check or repair of a volume.
 fn of_sync(families: &mut Families, volume: &VolumeStatus) {
     let Some((done, all)) = volume.sync_completed.filter(|(_, all)| *all > 0) else { return };
     let of = [("volume", volume.name.as_str()), ("action", &volume.sync_action)];
@@ -184,7 +185,8 @@ fn of_sync(families: &mut Families, volume: &VolumeStatus) {
     );
 }
 
-/// Metrics of the requests of all clients, and of the work of members by purpose.
+/// Adds the metrics of the requests of all clients, and of the bytes that members moved, by
+/// purpose.
 fn of_accounts(families: &mut Families, volume: &VolumeStatus) {
     let name = volume.name.as_str();
     let asked = Asked::by_clients(volume);
@@ -214,7 +216,7 @@ fn of_accounts(families: &mut Families, volume: &VolumeStatus) {
     }
 }
 
-/// Metrics of an array by the names that node_exporter has for md's.
+/// Adds the metrics of an array that node_exporter has for md, by their names there.
 fn as_md(families: &mut Families, volume: &VolumeStatus) {
     let name = volume.name.as_str();
     let of = [("device", name)];
@@ -302,7 +304,7 @@ fn of_member(families: &mut Families, volume: &str, member: &MemberStatus) {
     families.gauge("weft_member_bad_bytes", help, &of, bad * SECTOR_BYTES);
 }
 
-/// Metrics of the requests of one kind that a member has answered.
+/// Adds the metrics of the requests of one kind, such as reads, that a member has answered.
 fn of_answered(families: &mut Families, member: &Labels<'_>, answered: &AnsweredStatus) {
     let of = [member, &[("operation", answered.kind.as_str())]].concat();
     let help = "Requests that the member failed.";
@@ -318,7 +320,7 @@ fn of_answered(families: &mut Families, member: &Labels<'_>, answered: &Answered
     family.add("_count", &of, answered.count);
 }
 
-/// Unit of md's block counts.
+/// Unit of md's block counts, in bytes.
 const BLOCK_BYTES: u64 = 1024;
 
 #[cfg(test)]

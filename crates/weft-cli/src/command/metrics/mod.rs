@@ -1,4 +1,4 @@
-//! `weft metrics`: figures of running volumes, in the text format of Prometheus.
+//! `weft metrics`: metrics of running volumes, in the text format of Prometheus.
 
 mod families;
 mod server;
@@ -57,7 +57,7 @@ fn address(text: &str) -> Result<SocketAddr, Failure> {
     address.ok_or_else(|| Failure::usage(format!("--listen {text}: the host has no address")))
 }
 
-/// Metrics of every volume that runs and responds.
+/// Text with the metrics of every volume that runs and responds.
 fn text() -> String {
     let servers: Vec<_> = target::running().into_iter().map(|(_, status)| status).collect();
     families::text(&servers)

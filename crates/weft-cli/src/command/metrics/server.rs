@@ -1,9 +1,9 @@
-//! Server of metrics: HTTP/1.1, for one path.
+//! HTTP/1.1 server for metrics, at one path.
 //!
-//! Each request is answered on a thread of its own, and the connection closed. Faults expected from
-//! the peer: any bytes, none, a page in a browser that asks in the name of another site. The
-//! countermeasures are a limit on threads and on the length of a head, a deadline for a request,
-//! and a `Host` that must be an address of this machine's loopback.
+//! Each request is answered by a thread of its own, and the connection is then closed. A faulty or
+//! hostile peer may send arbitrary bytes or nothing, and a page of another site may make a browser
+//! send requests. The countermeasures are limits on the number of threads and the length of a head,
+//! a deadline for each request, and a `Host` that must be an address of this machine's loopback.
 //!
 //! Source   RFC 9112
 
@@ -15,7 +15,8 @@ use std::time::{Duration, Instant};
 
 use weft_terminal::outcome::Failure;
 
-/// Answers requests at an address, until the process ends. `text` makes the metrics.
+/// Answers requests at an address until the process ends. `text` returns the metrics, `insecure`
+/// accepts any `Host`, and `on_ready` gets the address that is listened at. Returns only an error.
 pub(super) fn serve(
     address: SocketAddr,
     insecure: bool,
@@ -70,7 +71,7 @@ fn answer(mut stream: TcpStream, insecure: bool, text: fn() -> String) -> std::i
 }
 
 /// Receives the head of a request, up to its empty line or [`HEAD_BYTES_MAX`]. `None` if the peer
-/// hung up before.
+/// closed the connection before, or was too slow.
 fn receive(stream: &mut TcpStream) -> std::io::Result<Option<Vec<u8>>> {
     let until = Instant::now() + DEADLINE;
     let mut head = Vec::new();
@@ -92,7 +93,7 @@ fn receive(stream: &mut TcpStream) -> std::io::Result<Option<Vec<u8>>> {
     }
 }
 
-/// Decides whether a request gets the metrics. The error is a status with its reason.
+/// Decides whether a request gets the metrics. The error is an HTTP status with the reason.
 fn judge(head: &[u8], insecure: bool) -> Result<(), (&'static str, &'static str)> {
     let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
     let mut request = httparse::Request::new(&mut headers);
@@ -117,7 +118,7 @@ fn judge(head: &[u8], insecure: bool) -> Result<(), (&'static str, &'static str)
     }
 }
 
-/// Whether the value of `Host` names this machine's loopback.
+/// Whether the value of `Host` is `localhost` or a loopback address, with or without a port.
 fn is_loopback(host: &str) -> bool {
     let name = match host.strip_prefix('[') {
         Some(rest) => rest.split(']').next().unwrap_or_default(),
@@ -131,9 +132,10 @@ const REQUESTS_MAX: usize = 8;
 /// Longest head of a request, in bytes.
 const HEAD_BYTES_MAX: usize = 8 << 10;
 const HEADERS_MAX: usize = 64;
-/// Longest time for a request to arrive, and for the peer to take a part of the answer.
+/// Longest time for the head of a request to arrive, and for the peer to accept a part of the
+/// answer.
 const DEADLINE: Duration = Duration::from_secs(5);
-/// Pause before the next `accept`, after the process ran out of descriptors.
+/// Pause before the next `accept` after one has failed, mostly for want of descriptors.
 const PAUSE: Duration = Duration::from_millis(200);
 
 #[cfg(test)]

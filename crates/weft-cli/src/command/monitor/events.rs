@@ -1,4 +1,4 @@
-//! Events of arrays, by mdadm's names: the differences between two looks at the status of a volume.
+//! Events of arrays, by mdadm's names: the differences between two statuses of a volume.
 //!
 //! Source   mdadm(8), "MONITOR MODE"
 
@@ -13,8 +13,8 @@ pub(super) struct Event {
     /// mdadm's name of the event, such as `Fail`.
     pub(super) name: String,
     pub(super) volume: String,
-    /// Member that the event is about, volume that a spare is from, or a remark; empty if there is
-    /// none.
+    /// Member that the event is about, volume that a spare was moved from, or a remark; empty if
+    /// there is none of these.
     pub(super) component: String,
 }
 
@@ -23,7 +23,7 @@ impl Event {
         Self { name: name.into(), volume: volume.into(), component: component.into() }
     }
 
-    /// Whether the event is mailed: redundancy or its reserve is lost, or a test was asked for.
+    /// Whether the event is mailed: redundancy or a spare is lost, or the event is a test.
     pub(super) fn is_alarm(&self) -> bool {
         matches!(
             self.name.as_str(),
@@ -36,7 +36,7 @@ impl Event {
         )
     }
 
-    /// The event as a line: `Fail on tour, member /dev/sdb1`.
+    /// Text of the event, a line such as `Fail on tour, member /dev/sdb1`.
     pub(super) fn text(&self) -> String {
         let Self { name, volume, component } = self;
         match component.as_str() {
@@ -60,20 +60,20 @@ impl Event {
     }
 }
 
-/// State of a volume at the last look, as far as events need it.
+/// State of a volume at one status, as far as events depend on it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Seen {
     /// States of the members, by label.
     members: BTreeMap<String, String>,
-    /// Running sync, such as `check`; `None` if none runs.
+    /// Name of the running sync, such as `check`; `None` if none runs.
     sync: Option<String>,
     /// Number of whole steps of `--increment` percent that the running sync has completed.
     steps: u64,
 }
 
-/// Events of a volume since the last look at it. `before` is its state at that look, `None` if the
-/// volume was not there, and is replaced by the present state. A running sync gives an event for
-/// each `increment` percent.
+/// Events of a volume since the status before. `before` is its state at that status, `None` if the
+/// volume did not run then; the function replaces it by the present state. While a sync runs, its
+/// progress gives an event for each `increment` percent.
 pub(super) fn compare(
     before: &mut Option<Seen>,
     volume: &VolumeStatus,

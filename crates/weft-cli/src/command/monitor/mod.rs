@@ -1,7 +1,7 @@
 //! `weft monitor`: watches running volumes, and reports events as mdadm --monitor does.
 //!
-//! Each look asks every server for its status, so an event that comes and goes between two looks is
-//! not reported.
+//! Every server is asked for its status at regular intervals. An event that comes and goes within
+//! an interval is not reported.
 
 mod events;
 mod moving;
@@ -122,11 +122,12 @@ pub(crate) fn run(arguments: &Monitor) -> Outcome {
     }
 }
 
-/// State of the watch over volumes.
+/// State of the watch: the volumes as they were last seen, and the spares that could not be moved.
 struct Watch<'a> {
     arguments: &'a Monitor,
     config: Config,
-    /// States at the last look, by the name of the volume.
+    /// State of each volume at its last status, by the name of the volume; `None` for a volume that
+    /// is named and has not run yet.
     seen: BTreeMap<String, Option<Seen>>,
     /// Spares that are not offered again to a volume with a missing member, because that volume has
     /// refused them: label of the spare, and name of the volume.
@@ -137,7 +138,7 @@ struct Watch<'a> {
 }
 
 impl Watch<'_> {
-    /// The volumes that run and are watched, and their servers.
+    /// Servers and statuses of the running volumes that are watched.
     fn running(&self) -> (Targets, Vec<VolumeStatus>) {
         let wanted = |volume: &VolumeStatus| {
             self.arguments.volumes.is_empty() || self.arguments.volumes.contains(&volume.name)
@@ -151,7 +152,8 @@ impl Watch<'_> {
         (targets, volumes)
     }
 
-    /// Reports the events of a volume since the last look at it.
+    /// Reports the events of a volume since its last status. `is_first` is true for the first
+    /// statuses after the start of the command.
     fn look(&mut self, volume: &VolumeStatus, is_first: bool) -> Result<(), Failure> {
         let name = volume.name.as_str();
         let advice = states::lines(&states::of_running(volume));
@@ -172,8 +174,9 @@ impl Watch<'_> {
         Ok(())
     }
 
-    /// Moves one spare to a volume that misses a member, from another volume of its spare group, if
-    /// there are such volumes.
+    /// Moves one spare to a volume that lacks a member, from another volume of its spare group.
+    /// Does nothing if there is no such pair of volumes. Spares that belong to no volume are first
+    /// given back.
     fn share_spares(
         &mut self,
         targets: &mut Targets,
@@ -211,8 +214,8 @@ impl Watch<'_> {
         Ok(())
     }
 
-    /// Prints an event, runs the program for it, and mails it if it is an alarm. `advice` has lines
-    /// about the state of the volume, for the mail.
+    /// Prints an event, runs the program for it and, if it is an alarm, mails it. `advice` are
+    /// lines about the state of the volume, for the mail.
     fn tell(&self, event: &Event, advice: &[String]) -> Result<(), Failure> {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
         let mut out = stdout();
@@ -247,7 +250,7 @@ fn key(it: &Move<'_>) -> (String, String) {
     (it.spare.label.clone(), it.to.name.clone())
 }
 
-/// Mails an event by sendmail.
+/// Mails an event through sendmail. The error is the reason why it was not mailed.
 fn mail(address: &str, event: &Event, advice: &[String]) -> Result<(), String> {
     let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
     let mut text = format!(
@@ -276,8 +279,7 @@ fn mail(address: &str, event: &Event, advice: &[String]) -> Result<(), String> {
     }
 }
 
-/// Folders in which sendmail is searched: those of `PATH`, and those of programs for
-/// administrators.
+/// Folders in which sendmail is searched: those of `PATH`, then `/usr/sbin` and `/usr/lib`.
 fn path() -> std::ffi::OsString {
     let mut path = std::env::var_os("PATH").unwrap_or_default();
     path.push(":/usr/sbin:/usr/lib");

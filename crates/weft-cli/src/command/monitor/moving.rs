@@ -1,7 +1,7 @@
-//! Moving of a spare from one running volume to another.
+//! Move of a spare from one running volume to another.
 //!
-//! The spare is removed from the first volume and added to the second. If the second one refuses
-//! it, the first one gets it back.
+//! The spare is removed from the first volume and added to the second. If the second refuses the
+//! spare, it is added to the first again.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -13,15 +13,15 @@ use weft_terminal::outcome::Failure;
 use super::spare_groups::Move;
 use crate::target::Target;
 
-/// Servers by the name of their volume.
+/// Connections to servers, by the name of their volume.
 pub(super) type Targets = BTreeMap<String, Target>;
 
-/// Outcome of a move, with the reason if the spare was not moved.
+/// Outcome of the move of a spare; if it was not moved, with the reason.
 pub(super) enum Moved {
     Done,
-    /// The spare stays where it was, because it could not be removed now.
+    /// The spare could not be removed from its volume, and stays there.
     Stays(String),
-    /// The second volume refused the spare, and the first one has it again.
+    /// The spare was not moved, because the second volume refused it; the first volume has it.
     Refused(String),
     /// The second volume refused the spare, and the first one did not take it back.
     Homeless(String),
@@ -36,7 +36,8 @@ impl Moved {
     }
 }
 
-/// Removes a spare from its volume and adds it to the other one.
+/// Removes a spare from its volume and adds it to the other one. A spare that its server knows by a
+/// relative path is not moved.
 pub(super) fn moved(targets: &mut Targets, chosen: &Move<'_>) -> Moved {
     let (from, to, label) = (&chosen.from.name, &chosen.to.name, &chosen.spare.label);
     if !Path::new(label).is_absolute() {
@@ -63,8 +64,8 @@ pub(super) fn moved(targets: &mut Targets, chosen: &Move<'_>) -> Moved {
     }
 }
 
-/// Adds a spare to a volume. The server that had it before may close it a moment after the answer,
-/// so a failure is tried again for a while, and a refusal is not.
+/// Adds a spare to a volume. The server of the former volume may close the spare a moment after it
+/// has answered; a failure is therefore tried again for a while, a refusal is not.
 pub(super) fn add(targets: &mut Targets, volume: &str, label: &str) -> Result<(), Failure> {
     let deadline = Instant::now() + CLOSES_WITHIN;
     loop {
@@ -87,7 +88,7 @@ fn ask(targets: &mut Targets, volume: &str, command: Command) -> Result<(), Fail
     target.ask(command).map(drop)
 }
 
-/// Longest time until a server has closed a member that it has removed.
+/// Longest time after a server's answer until it has closed the member that it removed.
 const CLOSES_WITHIN: Duration = Duration::from_secs(3);
 /// Time between two attempts to add a spare.
 const PAUSE: Duration = Duration::from_millis(100);

@@ -17,8 +17,8 @@ pub(super) struct Move<'a> {
     pub(super) spare: &'a MemberStatus,
 }
 
-/// The next spare to move; `None` if none is to be moved. `group` returns the spare group of a
-/// volume, and `may` whether a move is to be tried.
+/// The next move of a spare; `None` if no spare is to be moved. `group` returns the spare group of
+/// a volume, and `may` whether a move is to be tried.
 pub(super) fn choose<'a>(
     volumes: &'a [VolumeStatus],
     group: impl Fn(&VolumeStatus) -> Option<&'a str>,
@@ -34,7 +34,7 @@ pub(super) fn choose<'a>(
     moves.find(|it| fits(it.spare, it.to) && may(it))
 }
 
-/// Number of spares of a volume that fill no slot.
+/// Number of spares of a volume: members that have no slot.
 pub(super) fn count(volume: &VolumeStatus) -> usize {
     spares(volume).count()
 }
@@ -50,7 +50,7 @@ fn changes_members(volume: &VolumeStatus) -> bool {
     !sealed && volume.array.is_some() && volume.members.iter().all(|member| !member.overlay)
 }
 
-/// Whether a slot of a volume is empty and no spare will fill it.
+/// Whether a slot of a volume is empty, and the volume has no spare for it but may get one.
 pub(super) fn needs_spare(volume: &VolumeStatus) -> bool {
     let has_slot = |state: &str| matches!(state, "in_sync" | "rebuilding");
     let fills = |it: &MemberStatus| has_slot(&it.state) && it.replaces.is_none();

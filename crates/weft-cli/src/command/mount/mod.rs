@@ -116,7 +116,8 @@ fn mount(view: &View, dir: &Path, allow_other: bool) -> Result<Mounted, Failure>
     Ok(mounted)
 }
 
-/// Unmounts after a signal. Returns whether the mount is gone, so that the command can end.
+/// Unmounts after a signal. Returns whether the mount is gone or will be, so that the command can
+/// end.
 fn end(unmounter: &Unmounter) -> bool {
     match unmounter.unmount() {
         Ok(Unmounted::Now) => true,
@@ -184,7 +185,8 @@ fn know_all(places: &[ContentLocation], only: &[String]) -> Result<(), Failure> 
     Err(Failure::usage(format!("--only: found {unknown:?}, expected one of {names}")))
 }
 
-/// Folders with the files of file systems.
+/// Folders to show: one for each file system that can be read, with its files. `only` names the
+/// file systems; if it is empty, all but snapshots are shown.
 fn files(contents: &Contents, only: &[String]) -> Result<Vec<Shown>, Failure> {
     let wanted = |system: &FileSystem<'_>| match only {
         // Snapshots are left out: they mostly repeat the files of their origin.
@@ -215,7 +217,8 @@ fn files(contents: &Contents, only: &[String]) -> Result<Vec<Shown>, Failure> {
     }
 }
 
-/// Files with the bytes of volumes, which may change while the volume runs.
+/// Files to show: one for each place, with its bytes. `only` names the places; if it is empty, all
+/// are shown. `changes` is true for a running volume, with bytes that may change.
 fn volumes(contents: &Contents, only: &[String], changes: bool) -> Vec<Shown> {
     let mut shown: Vec<Shown> = Vec::new();
     for place in &contents.found.places {

@@ -99,7 +99,7 @@ pub(crate) fn run(arguments: &Rescue) -> Outcome {
 }
 
 impl Array {
-    /// Commands that the user is advised to run next.
+    /// Commands that the user is advised to run next; none for an array that cannot be read.
     fn next(&self) -> Vec<String> {
         if self.decision.is_err() {
             return Vec::new();
@@ -195,8 +195,8 @@ impl Array {
     }
 }
 
-/// Prints the disks, the arrays and, if one can be read, the way to its files; `given` names the
-/// disks.
+/// Prints the disks, the arrays and, if one can be read, the command for its files; `given` are the
+/// arguments that name the disks.
 fn print(disks: &[Disk], arrays: &[Array], given: &str) -> Result<(), Failure> {
     let mut out = printable_stdout();
     for disk in disks {

@@ -1,4 +1,4 @@
-//! `weft rescue --try`: prints the geometries that make sense, best first.
+//! `weft rescue --try`: prints the geometries under which a file system makes sense, best first.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -55,7 +55,8 @@ pub(super) fn run(arguments: &Rescue) -> Outcome {
     Ok(Exit::Done)
 }
 
-/// Prints the geometries and the next command. `alike` is the number of those with the best score.
+/// Prints the geometries and the next command. `alike` is the number of geometries with the best
+/// score, `command` returns the command that reads an array with a geometry.
 fn print(
     shown: &[&Guess],
     alike: usize,
@@ -88,7 +89,8 @@ fn print(
     Ok(())
 }
 
-/// Command that reads the array with this geometry.
+/// Command that reads the array with this geometry; `given` are the options that say how the disks
+/// are read.
 fn command(guess: &Guess, names: &[PathBuf], given: &str) -> String {
     let mut words = vec![format!("weft build {given}--level {}", guess.level)];
     if guess.chunk.0 > 0 {
@@ -122,5 +124,5 @@ fn to_json(guess: &Guess, names: &[PathBuf], given: &str) -> Value {
     })
 }
 
-/// Number of geometries that are shown.
+/// Largest number of geometries that are shown.
 const SHOWN: usize = 5;

@@ -18,21 +18,21 @@ pub(super) struct ListenArg {
     at: At,
 }
 
-/// Places that a value can name.
+/// Kinds of addresses that a value can have.
 #[derive(Clone, Debug)]
 enum At {
-    /// A block device; any number for `None`.
+    /// Block device of ublk with this number; `None` for any free number.
     Ublk(Option<u32>),
-    /// Socket of a virtual machine.
+    /// Unix socket at this path for a virtual machine, by vhost-user.
     VhostUser(PathBuf),
-    /// A file, by FUSE.
+    /// File at this path, by FUSE.
     Fuse(PathBuf),
-    /// Socket of NBD.
+    /// Unix or TCP socket for NBD clients.
     Nbd(NbdUri),
 }
 
 impl ListenArg {
-    /// Parses a value.
+    /// Parses a value of `--listen`.
     ///
     /// # Errors
     /// The value has none of the four forms.
@@ -56,13 +56,14 @@ impl ListenArg {
     }
 }
 
-/// Listeners for clients and the name of the export, from the options of the command line.
+/// Listeners for clients, and the name of the export, `None` if no option names it.
 pub(super) struct Listeners {
     pub(super) listen: Vec<Listen>,
     pub(super) export: Option<String>,
 }
 
-/// Protection of listeners without TLS.
+/// Protection of NBD listeners without TLS: only clients on this machine, unless an option permits
+/// others.
 pub(super) fn plain_text(arguments: &Serve) -> Protection {
     if arguments.insecure_tcp { Protection::Insecure } else { Protection::Local }
 }
@@ -103,7 +104,7 @@ pub(super) fn listeners(arguments: &Serve) -> Result<Listeners, Failure> {
     Ok(found)
 }
 
-/// Listener for a URI of NBD, which was written as `text`.
+/// Listener for an NBD URI, which the command line has as `text`.
 fn nbd(arguments: &Serve, text: &str, uri: &NbdUri) -> Result<NbdListen, Failure> {
     let usage = |what: &dyn std::fmt::Display| Failure::usage(format!("--listen {text}: {what}"));
     let protection = match &uri.tls {

@@ -171,7 +171,7 @@ impl Serve {
         Ok(Self { built: Some(built), ..found })
     }
 
-    /// Configuration of the write-back cache, if one was requested.
+    /// Configuration of the write-back cache; `None` if no option asks for a cache.
     fn write_back(&self) -> Option<WriteBackConfig> {
         self.write_back.map(WriteBackConfig::of)
     }
@@ -394,7 +394,8 @@ impl Running {
         Self { thread, process, error }
     }
 
-    /// Returns the exit status of the command. A command that still runs is first told to end.
+    /// Waits for the end of the command, and returns its exit status. A command that still runs is
+    /// first told to end.
     fn finish(self) -> Result<u8, Failure> {
         if let Some(error) = self.error {
             return Err(Failure::failed(format!("--exec: sh: {error}")));
@@ -438,11 +439,12 @@ fn knobs(arguments: &Serve, may_be: impl Fn(Knob) -> bool) -> Result<Knobs, Fail
     Ok(knobs)
 }
 
-/// Makes a pipe for the stop of the server. Its reading end becomes readable on SIGTERM, SIGINT and
-/// SIGHUP. Signals often come in pairs, to the process and to its group; a signal that comes much
-/// later means that the user will not wait longer. With a write-back cache (`keeps`) the first
-/// signal requests that everything is written, which may be refused, the second that unwritable
-/// data is given up, and the third ends the process at once.
+/// Makes a pipe for the stop of the server. Its reading end, which is returned first, becomes
+/// readable on SIGTERM, SIGINT and SIGHUP. Signals often come in pairs, to the process and to its
+/// group, so a second one within [`SIGNALS_APART`] is ignored; a later one ends the process at
+/// once. With a write-back cache (`keeps`) the first signal requests that everything is written,
+/// which may be refused, the second that unwritable data is given up, and the third ends the
+/// process at once.
 fn stop_pipe(keeps: bool) -> Result<(OwnedFd, UnixStream), Failure> {
     let failed = |error: std::io::Error| Failure::failed(format!("signals: {error}"));
     let (end, stop) = UnixStream::pair().map_err(failed)?;
@@ -520,7 +522,7 @@ fn log_modes(members: &[OpenMember]) {
     }
 }
 
-/// Signals that arrive within this time after the first one count as one.
+/// Signals that arrive within this time after a signal that counted are ignored.
 const SIGNALS_APART: Duration = Duration::from_secs(2);
 
 /// Largest number of connected clients; further clients wait to be accepted.

@@ -37,7 +37,8 @@ pub(crate) struct Overlay {
 }
 
 impl Overlay {
-    /// Commits or discards the overlay, if an option requests it; otherwise returns `None`.
+    /// Commits or discards the overlay if an option asks for it, and returns the outcome; `None` if
+    /// no option does.
     pub(crate) fn end(&self, paths: &[PathBuf], reading: &Reading) -> Option<Outcome> {
         let dir = self.dir.as_ref()?;
         let specs = paths.iter().map(|path| reading.apply(volume::spec(path)));

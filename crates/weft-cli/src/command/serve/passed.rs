@@ -11,8 +11,8 @@ use std::os::fd::OwnedFd;
 use listenfd::ListenFd;
 use weft_terminal::outcome::Failure;
 
-/// Sockets passed to this process, usually none. Removes the variables from the environment, so a
-/// child process does not take the sockets for its own.
+/// Sockets passed to this process, usually none. Removes the variables from the environment, so
+/// that a child process does not use the sockets.
 pub(super) fn sockets() -> Result<Vec<OwnedFd>, Failure> {
     let count = std::env::var("LISTEN_FDS").ok().and_then(|text| text.parse::<usize>().ok());
     if let Some(count) = count.filter(|count| *count > SOCKETS_MAX) {

@@ -1,10 +1,10 @@
 //! `weft serve --record`: records the requests of all clients in an fio iolog.
 //!
 //! A separate thread takes requests from the [`Recorder`] ten times a second and appends them to
-//! the log in whole lines, so a killed process leaves a log that is readable up to that point. The
+//! the log in whole lines. If the process is killed, the log is readable up to that point. The
 //! volume never waits for the log. If the log's disk is too slow or out of space, requests are
-//! missing: the log records that at the position, and the server reports it when it stops. When
-//! there is space again, the recording continues.
+//! missing: the log says so at that position, and the server reports it when it stops. When there
+//! is space again, the recording continues.
 
 use std::fs::File;
 use std::io;
@@ -33,7 +33,7 @@ pub(super) struct Recording {
     recorder: Arc<Recorder>,
     thread: JoinHandle<Totals>,
     path: PathBuf,
-    /// Whether the file did not exist before.
+    /// Whether the file was created for this recording.
     created: bool,
 }
 
@@ -86,8 +86,8 @@ impl Recording {
         Arc::clone(&self.recorder)
     }
 
-    /// Ends the log and reports the number of requests in it. `served` is false if the volume was
-    /// never served, and there was nothing to record.
+    /// Ends the log, and reports the number of requests in it. `served` is false if the volume was
+    /// never served; a file that was created for this recording is then removed.
     pub(super) fn end(self, served: bool) {
         self.recorder.end();
         let label = label(&self.path);
@@ -111,7 +111,8 @@ impl Recording {
     }
 }
 
-/// Opens the file of a log without changing its content. Also returns whether the file is new.
+/// Opens and locks the file of a log without changing its content. Also returns whether the file is
+/// new.
 fn open(path: &Path, force: bool, members: &[MemberArg]) -> Result<(File, bool), Failure> {
     let members = &files(members);
     let asked = Output { option: "--record", path, kind: LOG, force, members };
@@ -180,7 +181,7 @@ impl<S: Sink> Keeper<S> {
         Ok(Self { sink, devices, device, log, recorded: 0, lost: 0, totals: Totals::default() })
     }
 
-    /// Records arrivals until the recorder ends.
+    /// Records arrivals until the recorder ends. Returns the numbers of recorded and lost requests.
     fn keep(mut self, recorder: &Recorder, label: &str) -> Totals {
         let mut arrivals = Vec::new();
         loop {
@@ -251,7 +252,7 @@ impl<S: Sink> Keeper<S> {
     }
 }
 
-/// Converts a request to records of the log, mostly one.
+/// Converts a request to records of the log: one for most requests.
 ///
 /// Zeroes that need not be stored are recorded as a trim, because the volume discards them; other
 /// zeroes are a write. fio reads lengths of 32 bits, so a longer trim becomes several.
@@ -273,11 +274,11 @@ fn records(arrival: &Arrival, device: DeviceIndex) -> impl Iterator<Item = Recor
     })
 }
 
-/// Longest time from a request to its line in the file.
+/// Longest wait for further requests before those that have arrived are appended to the file.
 const PATIENCE: Duration = Duration::from_millis(100);
 /// Size in bytes of the text of `log` at which it is appended to the file without waiting for more.
 const TEXT_BYTES: usize = 256 << 10;
-/// Largest number of bytes in one line of the log. A longer request has several lines.
+/// Largest request, in bytes, that one line of the log has. A longer request has several lines.
 const LINE_BYTES_MAX: u64 = 1 << 31;
 
 #[cfg(test)]

@@ -31,7 +31,7 @@ pub(super) struct GroupArg {
 pub(super) struct Shares {
     /// Share of clients that connect to the volume's own export name.
     pub(super) main: ClientShare,
-    /// Shares of clients that connect to additional names of the export.
+    /// Shares of clients that connect to additional names of the export, by name.
     pub(super) also: Vec<(String, ClientShare)>,
     pub(super) sockets: Vec<(String, ClientShare)>,
 }
@@ -77,7 +77,7 @@ impl SharesArg {
         })
     }
 
-    /// Name of the socket that the argument means, in the form in which a listener describes
+    /// Name of the socket that the argument names, in the form in which a listener describes
     /// itself; `None` if the argument is the name of an export.
     fn socket(&self) -> Option<String> {
         if self.clients.contains('/') {
@@ -132,7 +132,8 @@ impl GroupArg {
         Ok(Self { name: name.to_owned(), weight: weight(value)? })
     }
 
-    /// Weights of all groups, as the engine takes them.
+    /// Weights of all groups, in the order of the groups, for the engine. Two groups with the same
+    /// name, or too many groups, are an error.
     pub(super) fn weights(groups: &[Self]) -> Result<GroupWeights, String> {
         for (at, group) in groups.iter().enumerate() {
             if groups[..at].iter().any(|other| other.name == group.name) {

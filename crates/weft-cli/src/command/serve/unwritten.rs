@@ -1,8 +1,9 @@
 //! Refusal to serve a volume after its last server ended with writes in memory only.
 //!
 //! The mark of such writes is the file `NAME.unwritten` beside the control socket, because it
-//! concerns clients that know the volume by that name. The volume is refused with any options, also
-//! without a cache: a client that was connected to the last server would read old data in any case.
+//! concerns clients that know the volume by that name. The volume is refused whatever the options
+//! are, also without a cache: a client that was connected to the last server would read old data in
+//! any case.
 
 use std::path::Path;
 
@@ -11,7 +12,9 @@ use weft_terminal::outcome::Failure;
 
 use super::Serve;
 
-/// Creates the mark of this server, if it has a write-back cache.
+/// Refuses to serve if the last server has left its mark and the user has not accepted that.
+/// Otherwise creates the mark of this server, and returns it; `None` if the server has no
+/// write-back cache.
 pub(super) fn begin(
     arguments: &Serve,
     control: &Path,

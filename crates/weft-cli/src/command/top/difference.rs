@@ -1,7 +1,7 @@
 //! Rates and latencies between two statuses of one server.
 //!
 //! The status has counters since the start of the server. A rate is the difference of two counters
-//! by the time between them, which the server's own clock tells (`uptime_ms`).
+//! divided by the time between them, which is measured by the server's clock (`uptime_ms`).
 
 use weft_export::control::{AnsweredStatus, MemberStatus, ShareStatus, Status, VolumeStatus};
 use weft_units::SECTOR_BYTES;
@@ -17,7 +17,8 @@ pub(super) struct Interval(u64);
 pub(super) struct Traffic {
     /// Reads per second.
     pub(super) reads: u64,
-    /// Other requests per second.
+    /// Other requests per second: writes, flushes and trims of clients, but only writes to a
+    /// member.
     pub(super) writes: u64,
     /// Bytes read per second.
     pub(super) bytes_read: u64,
@@ -30,7 +31,8 @@ pub(super) struct Traffic {
 pub(super) struct Latency {
     /// Mean latency.
     pub(super) mean_us: u64,
-    /// Bound below which 99 % of the requests stayed: a power of two; `None` beyond the histogram.
+    /// Bound below which at least 99 % of the latencies were: a power of two. `None` if the
+    /// histogram has no such bound.
     pub(super) p99_below_us: Option<u64>,
 }
 
@@ -43,31 +45,32 @@ impl Interval {
         (same && span > 0).then_some(Self(span))
     }
 
-    /// The time in milliseconds.
+    /// Length of the interval in milliseconds.
     pub(super) fn millis(self) -> u64 {
         self.0
     }
 
-    /// Rate of a counter per second, rounded.
+    /// Rate per second, rounded, of a counter with these values at the start and end of the
+    /// interval.
     pub(super) fn rate(self, before: u64, after: u64) -> u64 {
         let counted = u128::from(after.saturating_sub(before)) * 1000;
         let rate = (counted + u128::from(self.0) / 2) / u128::from(self.0);
         u64::try_from(rate).unwrap_or(u64::MAX)
     }
 
-    /// Traffic of all clients of a volume.
+    /// Traffic of all clients of a volume in the interval.
     pub(super) fn volume(self, before: &VolumeStatus, after: &VolumeStatus) -> Traffic {
         self.traffic(Asked::by_clients(before), Asked::by_clients(after))
     }
 
-    /// Traffic of an account; a new account began with nothing.
+    /// Traffic of an account in the interval. An account that `before` lacks began at 0.
     pub(super) fn account(self, before: &VolumeStatus, after: &ShareStatus) -> Traffic {
         let mut accounts = before.shares.iter();
         let same = accounts.find(|it| (&it.who, it.client) == (&after.who, after.client));
         self.traffic(same.map(Asked::by_account).unwrap_or_default(), Asked::by_account(after))
     }
 
-    /// Traffic of a member. Flushes and discards are not part of it.
+    /// Traffic of a member in the interval, without flushes and discards.
     pub(super) fn member(self, before: &MemberStatus, after: &MemberStatus) -> Traffic {
         let asked = |it: &MemberStatus| Asked {
             reads: it.reads,
@@ -89,20 +92,20 @@ impl Interval {
 }
 
 impl Traffic {
-    /// Requests of all kinds per second.
+    /// Reads and other requests per second.
     pub(super) fn requests(self) -> u64 {
         self.reads + self.writes
     }
 
-    /// Bytes in both directions per second.
+    /// Bytes read and written per second.
     pub(super) fn bytes(self) -> u64 {
         self.bytes_read.saturating_add(self.bytes_written)
     }
 }
 
 impl Latency {
-    /// Latency of the reads and writes between two statuses of a member; `None` if there were none,
-    /// or the member is in memory and has no histogram.
+    /// Latency of the reads and writes that were answered between two statuses of a member; `None`
+    /// if there were none, or the member is in memory and has no histogram.
     pub(super) fn between(before: &MemberStatus, after: &MemberStatus) -> Option<Self> {
         let (mut count, mut sum_us) = (0, 0);
         let mut below = [0; AnsweredStatus::BOUNDS as usize];
@@ -126,7 +129,7 @@ impl Latency {
     }
 }
 
-/// Requests that a member has failed since the start of the server.
+/// Number of requests that a member has failed since the start of the server.
 pub(super) fn errors(member: &MemberStatus) -> u64 {
     member.answered.iter().map(|it| it.errors).sum()
 }

@@ -1,8 +1,8 @@
 //! Drawing of the screen: lines of text from the state, fitted to the terminal.
 //!
 //! Names come from members, clients and servers. Each is escaped before it becomes part of a line,
-//! so that it cannot send control sequences. A colour stands beside a word or a number that says
-//! the same.
+//! so that it cannot send control sequences. Information that a colour gives is also given by a
+//! word or a number.
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -19,7 +19,7 @@ use crate::bar::{bar, per_mille};
 use crate::size;
 use crate::states;
 
-/// Draws the state into a part of a buffer.
+/// Draws the screen for the state into the area `area` of the buffer.
 pub(super) fn draw(state: &TopState, area: Rect, buffer: &mut Buffer) {
     let (width, height) = (usize::from(area.width), usize::from(area.height));
     let lines = match (width >= WIDTH_MIN, height >= HEIGHT_MIN) {
@@ -37,7 +37,8 @@ pub(super) fn draw(state: &TopState, area: Rect, buffer: &mut Buffer) {
     }
 }
 
-/// Text of a frame for standard output: all volumes, each with its details.
+/// Text of a frame for standard output: all volumes, each with its details, at least [`WIDTH_MIN`]
+/// columns wide.
 pub(super) fn text(state: &TopState, width: usize) -> String {
     let width = width.max(WIDTH_MIN);
     let rows = state.volumes();
@@ -57,10 +58,10 @@ pub(super) fn text(state: &TopState, width: usize) -> String {
 
 /// Smallest width of the screen in columns: that of a usual terminal.
 const WIDTH_MIN: usize = 80;
-/// Smallest height of the screen in lines: a volume with its sync, two members, the cache.
+/// Smallest height of the screen in lines: a volume with its sync, two members, and the cache.
 const HEIGHT_MIN: usize = 12;
 
-/// Lines of a screen with room for them.
+/// Lines of a screen of at least the smallest size; as many as `height`.
 fn whole(state: &TopState, width: usize, height: usize) -> Vec<Line<'static>> {
     let bottom = bottom(state, width);
     let room = height.saturating_sub(bottom.len());
@@ -80,7 +81,8 @@ fn whole(state: &TopState, width: usize, height: usize) -> Vec<Line<'static>> {
     lines
 }
 
-/// Title, volumes, and the details of the chosen volume, in at most `room` lines.
+/// Title, table of volumes, and details of the chosen volume, which is the one at `place`. Both
+/// tables are cut so that they leave room for the details; the caller cuts the lines after `room`.
 fn figures(
     state: &TopState,
     place: usize,
@@ -111,19 +113,22 @@ fn figures(
     lines
 }
 
-/// Lines that the first of two parts gets: all that it needs, if the other has enough then or the
-/// first needs no more than half.
+/// Number of lines that the first of two parts gets, if there are `room` lines and the parts need
+/// `first` and `other`: at most `first`, and at most what the other part leaves or half, whichever
+/// is more.
 fn split(first: usize, other: usize, room: usize) -> usize {
     first.min(room.saturating_sub(other).max(room.div_ceil(2)))
 }
 
-/// The lines of items that have room, around the chosen item.
+/// The `room` lines of the items that end with the chosen item, or the first ones if it is among
+/// them.
 fn window(items: Vec<Vec<Line<'static>>>, chosen: usize, room: usize) -> Vec<Line<'static>> {
     let end: usize = items.iter().take(chosen + 1).map(Vec::len).sum();
     items.into_iter().flatten().skip(end.saturating_sub(room)).take(room).collect()
 }
 
-/// Title of the screen: numbers of volumes, and of those that are not well.
+/// Title of the screen: numbers of all volumes, and of those that are degraded, gone or do not
+/// answer.
 fn title(state: &TopState, width: usize) -> Line<'static> {
     let rows = state.volumes();
     let of = |fits: &dyn Fn(&VolumeRow<'_>) -> bool| rows.iter().filter(|row| fits(row)).count();
@@ -148,7 +153,7 @@ fn volume_heads(width: usize, name: &str) -> Line<'static> {
     Line::styled(volume_columns(" ", name, cells, width), Modifier::UNDERLINED)
 }
 
-/// A line of the table of volumes, from the mark to the writes per second.
+/// Text of a line in the table of volumes, `width` columns wide.
 fn volume_columns(mark: &str, name: &str, cells: [&str; 8], width: usize) -> String {
     let name = left(name, width - 69);
     let [level, size, state, up, read, reads, write, writes] = cells;
@@ -159,12 +164,13 @@ fn volume_columns(mark: &str, name: &str, cells: [&str; 8], width: usize) -> Str
 }
 
 impl VolumeRow<'_> {
-    /// Whether two rows are of one volume.
+    /// Whether two rows show the same volume.
     fn is(&self, other: &VolumeRow<'_>) -> bool {
         self.server.name == other.server.name
     }
 
-    /// Word for the state of the volume.
+    /// Word for the state of the volume: `gone`, `no answer`, `poisoned` or `no space` if one of
+    /// these holds, else md's `array_state`.
     fn state(&self) -> &str {
         match self.server.presence {
             Presence::Gone => "gone",
@@ -176,7 +182,7 @@ impl VolumeRow<'_> {
     }
 }
 
-/// The line of a volume, and one of its sync.
+/// Line of a volume in the table, followed by a line about its sync, if one runs or is pending.
 fn volume_lines(
     state: &TopState,
     row: &VolumeRow<'_>,
@@ -203,7 +209,8 @@ fn volume_lines(
     lines
 }
 
-/// Progress of a sync, with its speed and the time that is left; `None` if none runs or waits.
+/// Text about the progress of a sync, with its speed and the time that is left, or about a sync
+/// that waits; `None` if none runs or waits.
 fn sync_text(volume: &VolumeStatus) -> Option<String> {
     let action = &volume.sync_action;
     if matches!(action.as_str(), "idle" | "frozen") {
@@ -221,14 +228,15 @@ fn sync_text(volume: &VolumeStatus) -> Option<String> {
     Some(text)
 }
 
-/// Parts of the screen about one volume.
+/// Lines about one volume, for the part of the screen below the table of volumes.
 struct Detail {
     title: Line<'static>,
     heads: Line<'static>,
     members: Vec<Line<'static>>,
-    /// Place of the chosen member.
+    /// Index in `members` of the chosen member.
     chosen: usize,
-    /// States that the user has to act on, the write-back cache, clients.
+    /// Lines about states that the user has to act on, about the write-back cache, and about
+    /// clients.
     rest: Vec<Line<'static>>,
 }
 
@@ -269,7 +277,7 @@ impl Detail {
     }
 }
 
-/// A line of the table of members, from the mark to the requests in flight.
+/// Text of a line in the table of members, `width` columns wide.
 fn member_columns(mark: &str, name: &str, cells: [&str; 9], width: usize) -> String {
     let name = right_end(name, width - 67);
     let [slot, state, requests, read, write, mean, p99, errors, in_flight] = cells;
@@ -311,12 +319,12 @@ fn member_line(
     Line::styled(text, style.patch(choice(state, Pane::Members, is_chosen)))
 }
 
-/// Bound of 99 % of the latencies.
+/// Text of the bound below which 99 % of the latencies were.
 fn p99_text(latency: Latency) -> String {
     latency.p99_below_us.map_or(">67 s".to_owned(), |bound| format!("<{}", micros(bound)))
 }
 
-/// Lines about dirty pages and their limits.
+/// Lines about the dirty pages of the write-back cache, and their limits.
 fn cache_lines(
     state: &TopState,
     row: &VolumeRow<'_>,
@@ -352,7 +360,7 @@ fn cache_lines(
     lines.into_iter().map(|text| Line::styled(left(&text, width), style)).collect()
 }
 
-/// Table of the clients that are connected.
+/// Table of the connected clients, with a line of heads; empty if there are none.
 fn client_lines(row: &VolumeRow<'_>, width: usize) -> Vec<Line<'static>> {
     let shares = row.volume.shares.iter();
     let shares: Vec<&ShareStatus> =
@@ -376,7 +384,7 @@ fn client_lines(row: &VolumeRow<'_>, width: usize) -> Vec<Line<'static>> {
     lines
 }
 
-/// A line of the table of clients.
+/// Text of a line in the table of clients, `width` columns wide.
 fn client_columns(name: &str, cells: [&str; 7], width: usize) -> String {
     let name = left(name, width - 57);
     let [class, weight, read, reads, write, writes, share] = cells;
@@ -386,7 +394,7 @@ fn client_columns(name: &str, cells: [&str; 7], width: usize) -> String {
     )
 }
 
-/// Lines at the bottom: a question, a sentence, or the keys.
+/// Lines at the bottom of the screen: a question to the user, or a message, or the keys.
 fn bottom(state: &TopState, width: usize) -> Vec<Line<'static>> {
     let sentence = state.message.as_ref().or(state.silence.as_ref());
     let (text, style) = match (&state.mode, sentence) {
@@ -407,7 +415,8 @@ fn bottom(state: &TopState, width: usize) -> Vec<Line<'static>> {
     broken(&text, width).into_iter().map(|line| line.patch_style(style)).collect()
 }
 
-/// Text in lines of a width, without regard to words: a command line stays as it is.
+/// Text divided into lines of `width` columns, without regard to words, so that a command line
+/// keeps all of its characters.
 fn broken(text: &str, width: usize) -> Vec<Line<'static>> {
     let mut lines = vec![String::new()];
     for letter in printable(text).chars() {
@@ -422,7 +431,7 @@ fn broken(text: &str, width: usize) -> Vec<Line<'static>> {
     lines.into_iter().map(Line::from).collect()
 }
 
-/// Style of a colour, if colours are wanted; bold without them.
+/// Style that has this colour if the screen has colours, and is bold otherwise.
 fn coloured(state: &TopState, colour: Color) -> Style {
     match state.has_colour {
         true => Style::new().fg(colour),
@@ -430,7 +439,7 @@ fn coloured(state: &TopState, colour: Color) -> Style {
     }
 }
 
-/// Style of the chosen line of a pane: reversed in the pane that keys move in.
+/// Style of a line in a pane: reversed if it is the chosen line of the pane that has the keys.
 fn choice(state: &TopState, pane: Pane, is_chosen: bool) -> Style {
     match is_chosen && state.pane == pane {
         true => Style::new().add_modifier(Modifier::REVERSED),
@@ -438,12 +447,12 @@ fn choice(state: &TopState, pane: Pane, is_chosen: bool) -> Style {
     }
 }
 
-/// Columns of a text on a terminal.
+/// Number of columns that a text takes on a terminal.
 fn columns(text: &str) -> usize {
     Span::raw(text).width()
 }
 
-/// Text in a column of this width, at its left; the end of a longer one is left out.
+/// Text padded to `width` columns, or cut off at its end if it is longer.
 fn left(text: &str, width: usize) -> String {
     let mut fitted = String::new();
     let mut used = 0;
@@ -458,8 +467,8 @@ fn left(text: &str, width: usize) -> String {
     fitted + &" ".repeat(width - used)
 }
 
-/// Text in a column of this width, at its left; the beginning of a longer one is left out, because
-/// the paths of members differ at their ends.
+/// Text padded to `width` columns, or cut off at its beginning if it is longer, because the paths
+/// of members differ at their ends.
 fn right_end(text: &str, width: usize) -> String {
     let text = printable(text);
     if columns(&text) <= width {
@@ -476,7 +485,7 @@ fn right_end(text: &str, width: usize) -> String {
     left(&format!("…{}", &text[start..]), width)
 }
 
-/// Cells of rates: bytes read, reads, bytes written, writes.
+/// Texts of rates for the cells of a table: bytes read, reads, bytes written, writes.
 fn traffic_cells(traffic: Option<Traffic>) -> [String; 4] {
     let Some(traffic) = traffic else { return [NONE; 4].map(str::to_owned) };
     let size = |bytes| size::rounded(Bytes(bytes));
@@ -488,7 +497,8 @@ fn traffic_cells(traffic: Option<Traffic>) -> [String; 4] {
     ]
 }
 
-/// A number in at most six characters.
+/// Text of a number, in at most six characters up to 10^14; from a million on in whole millions or
+/// billions.
 fn count(number: u64) -> String {
     match number {
         0..1_000_000 => number.to_string(),
@@ -497,12 +507,13 @@ fn count(number: u64) -> String {
     }
 }
 
-/// A number of things: `1 volume`, `2 volumes`.
+/// Text of a number with its noun: `1 volume`, `2 volumes`.
 fn counted(number: usize, noun: &str) -> String {
     format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
 }
 
-/// A latency in two or three digits: `512 µs`, `2.0 ms`, `131 ms`, `1.5 s`.
+/// Text of a latency in microseconds, with two digits or three: `512 µs`, `2.0 ms`, `131 ms`, `1.5
+/// s`.
 fn micros(us: u64) -> String {
     let tenths = |unit: u64| {
         let tenths = us.saturating_add(unit / 20) / (unit / 10);
@@ -516,15 +527,15 @@ fn micros(us: u64) -> String {
     }
 }
 
-/// Seconds as hours, minutes and seconds.
+/// Text of a time in seconds, as hours, minutes and seconds: `1:02:03`.
 fn hours(seconds: u64) -> String {
     format!("{}:{:02}:{:02}", seconds / 3600, seconds / 60 % 60, seconds % 60)
 }
 
-/// Cell of a figure that is not known, or does not exist.
+/// Text of a cell for a figure that is not known or does not exist.
 const NONE: &str = "-";
 
-/// Page of help.
+/// Text of the page of help.
 const HELP: &str = "\
 weft top: running volumes, and the members and clients of the chosen one
 

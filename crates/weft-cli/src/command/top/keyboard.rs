@@ -1,6 +1,6 @@
-//! Keys of the screen: the changes and the orders that follow from each.
+//! Keys of the screen: the changes of its state, and the orders, that follow from each key.
 //!
-//! A key that would change a volume only asks; the answer `y` gives the order.
+//! A key for a change of a volume only asks the user; the answer `y` gives the order.
 
 use super::known::{ActionKind, MemberRow, Mode, Pane, Presence, TopAction, TopState, VolumeRow};
 
@@ -20,16 +20,17 @@ pub(super) enum TopKey {
     Up,
 }
 
-/// Orders that follow from a key.
+/// Order to the program that follows from a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum TopOrder {
-    /// Change a volume: the user has confirmed it.
+    /// Carry out a change of a volume, which the user has confirmed.
     Act(TopAction),
     /// End the program.
     Quit,
 }
 
-/// Takes in a key.
+/// Handles a key: changes the state, and returns the order that follows from the key, if there is
+/// one.
 pub(super) fn press(state: &mut TopState, key: TopKey) -> Option<TopOrder> {
     state.message = None;
     if key == TopKey::Interrupt {
@@ -51,7 +52,8 @@ pub(super) fn press(state: &mut TopState, key: TopKey) -> Option<TopOrder> {
     None
 }
 
-/// Takes in a key while figures are shown.
+/// Handles a key while figures are shown. Returns the order that follows from the key, if there is
+/// one.
 fn watch(state: &mut TopState, key: TopKey) -> Option<TopOrder> {
     match key {
         TopKey::Char('q') | TopKey::Escape => return Some(TopOrder::Quit),
@@ -82,10 +84,11 @@ fn watch(state: &mut TopState, key: TopKey) -> Option<TopOrder> {
     None
 }
 
-/// Change of the chosen volume that a letter stands for.
+/// Change that a letter asks for, of the chosen volume: `c` a check, `i` the end of a sync, `f` a
+/// failed member.
 ///
 /// # Errors
-/// The reason why there is nothing to ask, in a sentence.
+/// The change is not possible now; the text is the reason.
 fn asked(state: &TopState, letter: char) -> Result<TopAction, String> {
     let (_, row) = state.chosen().ok_or("no volume runs")?;
     let name = &row.server.name;
@@ -120,5 +123,5 @@ fn unique_name(row: &VolumeRow<'_>, chosen: &MemberRow<'_>) -> String {
     }
 }
 
-/// Lines that a page key moves by.
+/// Number of lines by which Page Up and Page Down move the choice.
 const PAGE: isize = 10;

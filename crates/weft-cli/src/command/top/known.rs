@@ -1,7 +1,7 @@
 //! State of the screen: the last statuses of each server, and the choices of the user.
 //!
-//! The state sees neither a socket nor a clock nor a terminal: a look at the servers and a key are
-//! its inputs.
+//! The state has no socket, no clock and no terminal: statuses of the servers and keys are passed
+//! to it.
 
 use std::cmp::Reverse;
 
@@ -10,55 +10,58 @@ use weft_terminal::terminal::quoted;
 
 use super::difference::{Interval, Latency, Traffic};
 
-/// Result of a look at one server: its status, or the reason why it did not answer.
+/// Name of a server, and its status or the reason why it did not answer.
 pub(super) type Looked = (String, Result<Status, String>);
 
-/// State of `weft top`.
+/// State of the screen of `weft top`.
 #[derive(Debug)]
 pub(super) struct TopState {
     /// Servers that have answered at least once, in the order of their names.
     pub(super) servers: Vec<SeenServer>,
-    /// Seconds between two looks.
+    /// Seconds between two requests for the statuses.
     pub(super) seconds: u32,
-    /// Whether colours are wanted.
+    /// Whether the screen has colours.
     pub(super) has_colour: bool,
-    /// List that the arrow keys move in.
+    /// List in which the arrow keys move the choice.
     pub(super) pane: Pane,
-    /// Order of both lists.
+    /// Sort order of both lists, volumes and members.
     pub(super) sort: SortKey,
-    /// Meaning of the keys.
+    /// Mode of the screen, which determines the meaning of the keys.
     pub(super) mode: Mode,
-    /// Sentence at the bottom, until the next key.
+    /// Message at the bottom until the next key; `None` for none.
     pub(super) message: Option<String>,
-    /// Reason why a server did not answer at the last look, for the bottom.
+    /// Reason why a server did not answer the last request, shown at the bottom; `None` if all
+    /// answered.
     pub(super) silence: Option<String>,
-    /// Server of the chosen volume; the first one if that is none.
+    /// Name of the server of the chosen volume. If it is `None` or names no server, the first
+    /// volume is chosen.
     volume: Option<String>,
-    /// Index of the chosen member within its server; the first one if that is none.
+    /// Index that the server gives to the chosen member. If it is `None` or no member has it, the
+    /// first member is chosen.
     member: Option<u16>,
 }
 
-/// A server that has answered.
+/// A server that has answered at least once.
 #[derive(Debug)]
 pub(super) struct SeenServer {
     /// Name by which commands find the server.
     pub(super) name: String,
     /// Last status of the server.
     pub(super) last: Status,
-    /// Status from which rates are counted.
+    /// Earlier status, from which rates are computed; `None` if only one status is known.
     before: Option<Status>,
-    /// Whether the server answers now.
+    /// Answer of the server to the last request.
     pub(super) presence: Presence,
 }
 
-/// Answer of a server at the last look.
+/// Answer of a server to the last request for its status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Presence {
-    /// The server no longer listens.
+    /// The server no longer accepts connections.
     Gone,
-    /// The server has answered.
+    /// The server has sent its status.
     Here,
-    /// The server listens, and did not answer.
+    /// The server accepts connections, but did not answer.
     Silent,
 }
 
@@ -69,7 +72,7 @@ pub(super) enum Pane {
     Volumes,
 }
 
-/// Orders of the lists.
+/// Sort orders of the lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SortKey {
     /// Most bytes per second first.
@@ -80,7 +83,7 @@ pub(super) enum SortKey {
     Requests,
 }
 
-/// Meanings of the keys.
+/// Modes of the screen, in which keys have different meanings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Mode {
     /// The user is asked whether a command is to be carried out.
@@ -91,25 +94,25 @@ pub(super) enum Mode {
     Watch,
 }
 
-/// A change that the user asks for.
+/// A change of a volume that the user has asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct TopAction {
-    /// Name of the server.
+    /// Name by which commands find the server.
     pub(super) server: String,
     /// Kind of the change.
     pub(super) kind: ActionKind,
 }
 
-/// Changes that have a key.
+/// Changes of a volume that have a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum ActionKind {
     /// Start a check.
     Check,
     /// Declare a member failed.
     Fail {
-        /// Index of the member, for the server.
+        /// Index that the server gives to the member.
         index: u16,
-        /// Name of the member that no other member has, for the command line.
+        /// Name for the command line, which no other member of the volume has.
         name: String,
     },
     /// Stop the sync that runs.
@@ -117,7 +120,7 @@ pub(super) enum ActionKind {
 }
 
 impl TopAction {
-    /// Command line of weft that does the same.
+    /// Command line of `weft` that makes the same change.
     pub(super) fn command_line(&self) -> String {
         let server = quoted(self.server.as_ref());
         match &self.kind {
@@ -129,7 +132,7 @@ impl TopAction {
         }
     }
 
-    /// Command for the server.
+    /// Command that asks the server for the change.
     pub(super) fn command(&self) -> Command {
         match &self.kind {
             ActionKind::Check => Command::sync_action("check"),
@@ -140,7 +143,7 @@ impl TopAction {
 }
 
 impl SortKey {
-    /// The order that follows this one when the user changes it.
+    /// Sort order to which the key `s` changes from this one.
     pub(super) fn next(self) -> Self {
         match self {
             Self::Name => Self::Bytes,
@@ -149,7 +152,7 @@ impl SortKey {
         }
     }
 
-    /// Name of the order on the screen.
+    /// Name of the sort order on the screen.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Bytes => "bytes",
@@ -158,7 +161,8 @@ impl SortKey {
         }
     }
 
-    /// Sorts rows; equal ones keep their order, and those without figures come last.
+    /// Sorts rows by their traffic, largest first; by name, they stay as they are. Equal rows keep
+    /// their order, and rows without traffic come last.
     fn sort<T>(self, rows: &mut [T], traffic: impl Fn(&T) -> Option<Traffic>) {
         match self {
             Self::Name => {}
@@ -168,33 +172,34 @@ impl SortKey {
     }
 }
 
-/// A volume as the screen shows it.
+/// A volume with the figures that the screen shows.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct VolumeRow<'a> {
     pub(super) server: &'a SeenServer,
     pub(super) volume: &'a VolumeStatus,
-    /// Earlier status of the volume, with the time since then; `None` before the second look, and
-    /// while the server does not answer.
+    /// Time since an earlier status of the volume, and that status; `None` before the second
+    /// status, and while the server does not answer.
     pub(super) since: Option<(Interval, &'a VolumeStatus)>,
 }
 
-/// A member as the screen shows it.
+/// A member with the figures that the screen shows.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct MemberRow<'a> {
     pub(super) member: &'a MemberStatus,
-    /// Traffic since the earlier status, if there is one.
+    /// Traffic since the earlier status; `None` if that status does not exist or lacks the member.
     pub(super) traffic: Option<Traffic>,
-    /// Latency since the earlier status, if requests were answered.
+    /// Latency of the requests since the earlier status; `None` if none was answered.
     pub(super) latency: Option<Latency>,
 }
 
 impl<'a> VolumeRow<'a> {
-    /// Traffic of the volume's clients.
+    /// Traffic of all clients of the volume; `None` without an earlier status.
     pub(super) fn traffic(&self) -> Option<Traffic> {
         self.since.map(|(interval, before)| interval.volume(before, self.volume))
     }
 
-    /// Members in the order of their slots; those without one come last.
+    /// Members in this order; by name they are in the order of their slots, and those without a
+    /// slot come last.
     fn members(&self, sort: SortKey) -> Vec<MemberRow<'a>> {
         let row = |member: &'a MemberStatus| {
             // An index that was given to another file is another member.
@@ -216,7 +221,7 @@ impl<'a> VolumeRow<'a> {
 }
 
 impl TopState {
-    /// State before the first look.
+    /// State before the first statuses.
     pub(super) fn new(seconds: u32, has_colour: bool) -> Self {
         Self {
             servers: Vec::new(),
@@ -232,8 +237,8 @@ impl TopState {
         }
     }
 
-    /// Takes in a look at all servers. Servers that were there and are not in it are gone; they
-    /// stay on the screen.
+    /// Takes the answers of all servers. A known server that is not among them is gone, and stays
+    /// on the screen.
     pub(super) fn look(&mut self, looked: Vec<Looked>) {
         for server in &mut self.servers {
             if looked.iter().all(|(name, _)| *name != server.name) {
@@ -267,7 +272,7 @@ impl TopState {
         rows
     }
 
-    /// The chosen volume, and its place in the order of the screen; `None` if there is no volume.
+    /// The chosen volume with its index in the list of volumes; `None` if the list is empty.
     pub(super) fn chosen(&self) -> Option<(usize, VolumeRow<'_>)> {
         let rows = self.volumes();
         let place = rows.iter().position(|row| Some(&row.server.name) == self.volume.as_ref());
@@ -280,12 +285,13 @@ impl TopState {
         row.members(self.sort)
     }
 
-    /// Place of the chosen member among the members of the chosen volume.
+    /// Index of the chosen member in `rows`, the members of the chosen volume; 0 if it is not among
+    /// them.
     pub(super) fn member_place(&self, rows: &[MemberRow<'_>]) -> usize {
         rows.iter().position(|row| Some(row.member.index) == self.member).unwrap_or(0)
     }
 
-    /// Moves the choice in the list of the pane by some lines, not past its ends.
+    /// Moves the choice in the current list by this number of lines, up to either end of the list.
     pub(super) fn move_by(&mut self, lines: isize) {
         let Some((place, chosen)) = self.chosen() else { return };
         match self.pane {
@@ -305,7 +311,8 @@ impl TopState {
         }
     }
 
-    /// Keeps the chosen volume and member chosen when the order changes.
+    /// Records the volume and member that are chosen now, so that they stay chosen when the order
+    /// changes.
     pub(super) fn hold_choice(&mut self) {
         let Some((_, row)) = self.chosen() else { return };
         let members = self.members(&row);
@@ -316,8 +323,9 @@ impl TopState {
 }
 
 impl SeenServer {
-    /// Takes in a new status. Rates are counted from the last but one, unless that is too short a
-    /// time ago: a look that follows a key at once would show rates of a few milliseconds.
+    /// Takes a new status. Rates are computed from the status before it, or from an earlier one if
+    /// less than [`SPAN_MIN_MS`] have passed since then: a key can make two statuses follow each
+    /// other within milliseconds.
     fn answered(&mut self, status: Status) {
         let span = Interval::between(&self.last, &status).map(Interval::millis);
         let last = std::mem::replace(&mut self.last, status);
@@ -330,7 +338,7 @@ impl SeenServer {
         self.presence = Presence::Here;
     }
 
-    /// The server's volume; `None` if it has none.
+    /// The server's volume with its earlier status; `None` if the server has no volume.
     fn row(&self) -> Option<VolumeRow<'_>> {
         let volume = self.last.volumes.first()?;
         let before = self.before.as_ref().filter(|_| self.presence == Presence::Here);
@@ -341,5 +349,6 @@ impl SeenServer {
     }
 }
 
-/// Shortest time that rates are counted over, once there were two looks.
+/// Shortest time over which rates are computed, in milliseconds, unless there are only two
+/// statuses.
 const SPAN_MIN_MS: u64 = 500;

@@ -1,8 +1,8 @@
 //! `weft top`: a live screen of running volumes, with their members and clients.
 //!
-//! The only source is the status of the servers. The screen follows from the state
-//! ([`known::TopState`]) alone: `drawing` makes lines of it, and `keyboard` takes in a key. Threads
-//! bring keys, signals and looks at the servers by one channel, as [`TopEvent`].
+//! All figures come from the statuses of the servers. The screen depends on the state
+//! ([`known::TopState`]) alone: `drawing` makes lines of it, and `keyboard` changes it by a key.
+//! Threads send keys, signals and statuses through one channel, as [`TopEvent`].
 
 mod difference;
 mod drawing;
@@ -88,7 +88,7 @@ pub(crate) fn run(arguments: &Top) -> Outcome {
     }
 }
 
-/// Prints frames as text.
+/// Prints frames as text, one after each interval.
 fn batch(arguments: &Top, looked: Vec<Looked>) -> Outcome {
     let mut state = TopState::new(arguments.interval, false);
     state.look(looked);
@@ -108,15 +108,15 @@ fn batch(arguments: &Top, looked: Vec<Looked>) -> Outcome {
 
 /// Events that can change the screen.
 enum TopEvent {
-    /// A change that the user confirmed was tried; a sentence says how it ended.
+    /// A confirmed change was tried; the text is a sentence about the outcome.
     Acted(String),
     /// The process was told to end.
     Ended,
     /// A key was pressed.
     Key(TopKey),
-    /// The servers were looked at.
+    /// The servers were asked for their statuses, and have answered or not.
     Looked(Vec<Looked>),
-    /// The terminal can no longer be read.
+    /// The terminal can no longer be read, because of this error.
     Lost(std::io::Error),
     /// The terminal has another size.
     Resized,
@@ -165,7 +165,7 @@ fn interactive(arguments: &Top, looked: Vec<Looked>) -> Outcome {
     }
 }
 
-/// Starts the thread that reads keys.
+/// Starts the thread that reads keys and sends them as events.
 fn read_keys(events: Sender<TopEvent>) {
     std::thread::spawn(move || {
         loop {
@@ -186,7 +186,7 @@ fn read_keys(events: Sender<TopEvent>) {
     });
 }
 
-/// The key that a key event stands for; `None` if the screen does not know it.
+/// Key of the screen for a key event of the terminal; `None` if the screen does not use the key.
 fn key_of(event: KeyEvent) -> Option<TopKey> {
     if event.kind == KeyEventKind::Release {
         return None;

@@ -1,7 +1,7 @@
-//! Terminal that shows the screen: raw, on its second buffer, without a cursor.
+//! Terminal that shows the screen: in raw mode, on its alternate buffer, without a cursor.
 //!
-//! The terminal is restored when the value is dropped, and before the message of a panic of any
-//! thread, which then ends the process: a screen without its other threads would stand still.
+//! The terminal is restored when the value is dropped, and when any thread panics, before the panic
+//! is reported and ends the process: without one of its threads the screen would stand still.
 
 use std::io::{self, IsTerminal, stdin, stdout};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,14 +20,14 @@ pub(super) struct RawTerminal {
     pub(super) terminal: DefaultTerminal,
 }
 
-/// Whether standard input and output are a terminal that can show a screen.
+/// Whether standard input and standard output are a terminal that can show a screen.
 pub(super) fn is_usable() -> bool {
     let is_dumb = std::env::var_os("TERM").is_none_or(|term| term.is_empty() || term == "dumb");
     stdin().is_terminal() && stdout().is_terminal() && !is_dumb
 }
 
 impl RawTerminal {
-    /// Takes the terminal.
+    /// Sets the terminal up for the screen.
     ///
     /// # Errors
     /// The terminal cannot be set up. It is then as it was before.
@@ -58,7 +58,7 @@ impl Drop for RawTerminal {
     }
 }
 
-/// Restores the terminal, once.
+/// Restores the terminal, if that is still to be done.
 fn restore() {
     if IS_RAW.swap(false, Ordering::SeqCst) {
         // Errors are ignored: the terminal may have been closed, and there is no other one.
@@ -67,8 +67,8 @@ fn restore() {
     }
 }
 
-/// Whether the terminal is to be restored.
+/// Whether the terminal is set up for the screen and has to be restored.
 static IS_RAW: AtomicBool = AtomicBool::new(false);
 
-/// Exit status of a program of Rust after a panic.
+/// Exit status of a Rust program after a panic.
 const PANICKED: i32 = 101;

@@ -11,7 +11,7 @@ use super::drawing::{draw, text};
 use super::keyboard::{TopKey, TopOrder, press};
 use super::known::{ActionKind, Looked, Mode, Pane, TopAction, TopState};
 
-/// Counters of a member: reads, sectors per read, and the power of two of their latency.
+/// Status of a member that has answered `reads` reads of 8 sectors, each in 1.5 ms.
 fn member(index: u16, name: &str, state: &str, reads: u64) -> MemberStatus {
     let below = (1..=AnsweredStatus::BOUNDS).map(|power| if power >= 11 { reads } else { 0 });
     MemberStatus {
@@ -34,8 +34,8 @@ fn member(index: u16, name: &str, state: &str, reads: u64) -> MemberStatus {
     }
 }
 
-/// A RAID 5 of three members, of which each has done this many reads, as many as a client asked
-/// for.
+/// A RAID 5 of three members. Each of them has answered `reads` reads, and a client has made as
+/// many.
 fn volume(name: &str, reads: u64) -> VolumeStatus {
     VolumeStatus {
         name: name.into(),
@@ -66,7 +66,7 @@ fn volume(name: &str, reads: u64) -> VolumeStatus {
     }
 }
 
-/// Answer of a server with this volume, in a second of its life.
+/// Answer of a server with this volume, `second` seconds after the start of the server.
 fn answer(volume: &VolumeStatus, second: u64) -> Looked {
     let status = Status {
         pid: 7,
@@ -79,8 +79,8 @@ fn answer(volume: &VolumeStatus, second: u64) -> Looked {
     (volume.name.clone(), Ok(status))
 }
 
-/// State after two looks, one second apart: the first at `home` and `tour`, the second with
-/// changes.
+/// State after two statuses of both volumes, one second apart. `home` and `tour` are the second
+/// statuses.
 fn watched(home: &VolumeStatus, tour: &VolumeStatus) -> TopState {
     let mut state = TopState::new(1, true);
     state.look(vec![answer(&volume("home", 0), 60), answer(&volume("tour", 100), 3700)]);
@@ -88,7 +88,7 @@ fn watched(home: &VolumeStatus, tour: &VolumeStatus) -> TopState {
     state
 }
 
-/// The volume `home` after a second without a request, and `tour` after one of 250 reads.
+/// State after a second in which the volume `home` had no request, and `tour` had 250 reads.
 fn two() -> TopState {
     watched(&volume("home", 0), &volume("tour", 350))
 }

@@ -1,6 +1,7 @@
-//! Thread that asks the servers: for their status in each interval, and for confirmed changes.
+//! Thread that makes requests to the servers: for their statuses in each interval, and for
+//! confirmed changes.
 //!
-//! A server that does not answer holds up this thread and not the screen, which goes on with keys.
+//! A server that does not answer blocks this thread, but not the screen, which still handles keys.
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
@@ -11,7 +12,8 @@ use super::TopEvent;
 use super::known::{Looked, TopAction};
 use crate::target::{STATUS_WAIT, Target, answering};
 
-/// Starts the thread. It ends when the other side of a channel is gone.
+/// Starts the thread, which carries out `actions` and sends `events`. The thread ends when the
+/// other end of either channel is gone.
 pub(super) fn start(
     target: Option<String>,
     interval: Duration,
@@ -40,7 +42,8 @@ pub(super) fn start(
     });
 }
 
-/// Looks at one server, or at all that run.
+/// Statuses of the server that `target` names, or of all servers that run; empty if the named
+/// server does not run.
 pub(super) fn look(target: Option<&str>) -> Vec<Looked> {
     let found = match target {
         None => answering(),
@@ -57,7 +60,7 @@ pub(super) fn look(target: Option<&str>) -> Vec<Looked> {
     found.into_iter().map(|(target, status)| (target.name, status.map_err(told))).collect()
 }
 
-/// Carries out a change that the user has confirmed. Returns a sentence about the outcome.
+/// Asks the server for a confirmed change. Returns a sentence about the outcome.
 fn carried_out(action: &TopAction) -> String {
     let done = Target::connect(&action.server).and_then(|mut it| it.ask(action.command()));
     match done {
