@@ -12,8 +12,9 @@ use crate::overlay::{MemberRing, OverlayRing};
 /// Way in which members are read and written: the choice of `--backend`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Backend {
-    /// The fastest way for each member, see `io/auto.rs`: io_uring where it is allowed, threads
-    /// otherwise; requests to members in memory are carried out at once.
+    /// The fastest way for each member (see `io/auto.rs`): io_uring where it is allowed, threads
+    /// otherwise. Short reads and writes of members in memory are copied by the thread that submits
+    /// them.
     #[default]
     Auto,
     /// A pool of threads that call `preadv` and `pwritev`.
@@ -23,11 +24,11 @@ pub enum Backend {
 }
 
 impl Backend {
-    /// Opens the backend like [`Backend::open`]; if any of `members` has an overlay or a time limit
-    /// for reads, with support for these.
+    /// Creates the ring as [`Backend::open`] does. If any of `members` has an overlay or a time
+    /// limit for reads, the ring supports these too.
     ///
     /// # Errors
-    /// The errors of [`Backend::open`].
+    /// Fails as [`Backend::open`] does, or when no descriptor is left.
     pub fn open_for(
         self,
         slab: &Slab,
@@ -45,10 +46,11 @@ impl Backend {
         Ok(ring)
     }
 
-    /// Sets up the backend that was asked for. A fall-back to threads is logged with its cause.
+    /// Creates the ring of the backend. Where [`Backend::Auto`] falls back to threads, the cause is
+    /// logged.
     ///
     /// # Errors
-    /// Fails when io_uring was demanded and is refused, or when no thread can be started.
+    /// Fails when io_uring was demanded and is refused, or when no thread or descriptor is left.
     pub fn open(self, slab: &Slab) -> Result<Box<dyn MemberRing>, RuntimeError> {
         let threads = || -> Result<Box<dyn MemberRing>, RuntimeError> {
             let failed = |source| RuntimeError::Io { what: "starting threads", source };
@@ -79,7 +81,7 @@ impl Backend {
 /// Largest number of requests in flight in io_uring. It is larger than the queues of today's disks,
 /// and far smaller than the number that an engine may submit.
 const URING_CAPACITY: u16 = 512;
-/// Number of threads: enough to keep the queue of a disk busy.
+/// Number of threads that carry out I/O: enough to keep the queue of a disk busy.
 const THREADS: usize = 8;
 /// Largest number of requests that the pool of threads takes at one time, including those that wait
 /// for a thread.

@@ -78,7 +78,8 @@ pub enum Access {
     Exclusive,
 }
 
-/// The right to touch some segments of a slab, from submission to completion.
+/// Right to read or write some segments of a slab. A request holds the lease from its submission to
+/// its completion.
 #[derive(Debug)]
 #[must_use = "a lease that is dropped is over"]
 pub struct Lease {
@@ -373,7 +374,8 @@ impl Mapping {
     /// shorter.
     ///
     /// # Errors
-    /// Fails when the kernel has no room for the mapping, or the file is too short or not sealed.
+    /// Fails when the kernel has no room for the mapping, when the file is too short or not sealed,
+    /// or when `bytes` is 0.
     pub(crate) fn new(file: impl AsFd, bytes: u64) -> std::io::Result<Self> {
         let file = file.as_fd();
         let sealed = rustix::fs::fcntl_get_seals(file)?.contains(rustix::fs::SealFlags::SHRINK);
@@ -417,7 +419,7 @@ impl Mapping {
         unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), into, from.len()) }
     }
 
-    /// Fills a range with zeros.
+    /// Fills `len` bytes of the mapping, from byte `at` on, with zeros.
     ///
     /// # Panics
     /// Panics for a range outside the mapping.
@@ -453,7 +455,7 @@ impl Drop for Lease {
 }
 
 impl Lease {
-    /// Length of all segments, in bytes.
+    /// Length of all segments of the lease together, in bytes.
     #[must_use]
     pub fn len(&self) -> usize {
         self.segments.iter().map(|segment| segment.len as usize).sum()
@@ -467,7 +469,7 @@ impl Lease {
 }
 
 impl Buffer {
-    /// Length in bytes.
+    /// Length of the buffer in bytes.
     #[must_use]
     pub fn len(&self) -> usize {
         match self {
@@ -558,7 +560,7 @@ impl Buffer {
     /// Copies bytes into the buffer, after its first `skip` bytes.
     ///
     /// # Panics
-    /// Panics for a shared lease, and if the buffer is shorter.
+    /// Panics for a shared lease, and if the bytes do not fit behind the skipped ones.
     pub(crate) fn fill(&mut self, skip: usize, mut bytes: &[u8]) {
         for slice in &mut self.slices_mut(skip, bytes.len()) {
             let (part, rest) = bytes.split_at(slice.len());
@@ -568,8 +570,8 @@ impl Buffer {
         assert!(bytes.is_empty(), "more bytes than the buffer has");
     }
 
-    /// Copies the first of these bytes into the buffer. Returns false, and copies none, if there
-    /// are fewer than the buffer has.
+    /// Fills the buffer with the first of `bytes`. Returns false, without copying, if `bytes` is
+    /// shorter than the buffer.
     ///
     /// # Panics
     /// Panics for a shared lease.
@@ -579,8 +581,8 @@ impl Buffer {
         first.inspect(|bytes| self.fill(0, bytes)).is_some()
     }
 
-    /// Copies the buffer to the first of these bytes. Returns false, and copies none, if there are
-    /// fewer than the buffer has.
+    /// Copies the whole buffer to the start of `bytes`. Returns false, without copying, if `bytes`
+    /// is shorter than the buffer.
     #[must_use]
     pub fn copy_to(&self, bytes: &mut [u8]) -> bool {
         let Some(mut rest) = bytes.get_mut(..self.len()) else { return false };

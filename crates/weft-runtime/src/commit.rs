@@ -53,8 +53,8 @@ pub struct Commit {
 }
 
 impl Commit {
-    /// Opens members and their overlays in a directory. Nothing is written yet; with
-    /// [`Access::ReadOnly`] nothing can be.
+    /// Opens the members that `specs` name, and their overlays in `dir`, without writing anything.
+    /// With [`Access::ReadOnly`] the commit can be planned, but not run.
     ///
     /// # Errors
     /// Fails when a member is in use or was written since its overlay was made, when an overlay is
@@ -85,7 +85,7 @@ impl Commit {
         Ok(commit)
     }
 
-    /// Changes that [`Commit::run`] would make.
+    /// Changes that [`Commit::run`] would make: one plan for each member with an overlay.
     #[must_use]
     pub fn plans(&self) -> Vec<CommitPlan> {
         let plan = |(member, overlay): &(OpenMember, Overlay)| CommitPlan {
@@ -97,24 +97,25 @@ impl Commit {
         self.members.iter().map(plan).collect()
     }
 
-    /// Members that were named and have no overlay.
+    /// Labels of the members that were named and have no overlay.
     #[must_use]
     pub fn unchanged(&self) -> &[String] {
         &self.unchanged
     }
 
-    /// Members that were named and have no overlay now, but had one that was committed.
+    /// Labels of the members that were named and have no overlay now, but had one that was
+    /// committed.
     #[must_use]
     pub fn committed(&self) -> &[String] {
         &self.committed
     }
 
-    /// Writes all overlays into their members and removes them. Calls `progress` after each write,
-    /// with its number of bytes.
+    /// Writes all overlays into their members and removes them. Calls `progress` after each write
+    /// or deallocation, with its number of bytes.
     ///
     /// # Errors
-    /// Fails when a member or overlay reports an error. The overlays are still there, and another
-    /// run repeats the whole commit.
+    /// Fails when a member or overlay reports an error. No overlay is removed before all members
+    /// are written and flushed; until then another run repeats the whole commit.
     pub fn run(mut self, progress: &mut dyn FnMut(Bytes)) -> Result<(), DeviceError> {
         for (member, overlay) in &mut self.members {
             let failed = |source| io_error(member, "marking its overlay", source);
@@ -143,8 +144,8 @@ impl Commit {
         }
     }
 
-    /// Refuses to commit only some members of an array, because the members left out would keep
-    /// older data.
+    /// Fails if an overlay of the same array belongs to a member that was not named: that member
+    /// would keep older data.
     fn refuse_left_out(&self) -> Result<(), DeviceError> {
         let named: Vec<&Overlay> = self.members.iter().map(|(_, overlay)| overlay).collect();
         let Some((path, label)) = found::left_out(&self.dir, &named) else { return Ok(()) };
@@ -159,10 +160,12 @@ impl Commit {
     }
 }
 
-/// Removes the overlays of members, with their content. The members are only read.
+/// Removes the overlays of the members that `specs` name, with their content, and returns the paths
+/// of these overlays. The members are only read.
 ///
 /// # Errors
-/// Fails when a member or an overlay is in use.
+/// Fails when a member or an overlay is in use, when the commit of an overlay was begun, or when an
+/// overlay cannot be removed.
 pub fn discard(dir: &Path, specs: &[MemberSpec]) -> Result<Vec<PathBuf>, DeviceError> {
     let options = OpenOptions { buffered: true, ..OpenOptions::new(Access::ReadOnly) };
     let mut members: Vec<OpenMember> = Vec::new();

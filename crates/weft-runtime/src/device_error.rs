@@ -8,20 +8,20 @@ use thiserror::Error;
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum DeviceError {
-    /// Something else uses the device: a file system, an array or swap.
+    /// The device is in use: it is mounted, or is part of another device such as an array.
     #[error("{label}: in use: found {by}, expected none; stop that first")]
     Claimed {
         /// Member as the user named it.
         label: String,
-        /// Program or device that uses it.
+        /// Use that was found, such as `mounted at /srv` or `part of md0`.
         by: String,
     },
-    /// Two members are on the same device.
+    /// Two members are the same range of one file or device.
     #[error("{label}: found the device of {other} again, expected each device once; leave one out")]
     Duplicate {
         /// Member that is refused, as the user named it.
         label: String,
-        /// Member that has the device already.
+        /// Member that was opened before, with the same range, as the user named it.
         other: String,
     },
     /// Two members have bytes in common.
@@ -31,7 +31,7 @@ pub enum DeviceError {
     Overlap {
         /// Member that is refused, as the user named it.
         label: String,
-        /// Member that has these bytes already.
+        /// Member that was opened before and has some of these bytes, as the user named it.
         other: String,
     },
     /// A system call on the member failed.
@@ -72,7 +72,7 @@ pub enum DeviceError {
     Map {
         /// Member as the user named it.
         label: String,
-        /// Reason with advice: it names the line and the field of the map.
+        /// Reason, with advice. For a damaged map it names the line and the field.
         why: String,
     },
     /// A member to be written was not rescued completely, according to its map of ddrescue.
@@ -96,7 +96,7 @@ pub enum DeviceError {
     Partition {
         /// Member as the user named it.
         label: String,
-        /// Reason, and the partitions that the device has.
+        /// Reason, in most cases with the partitions that the device has.
         why: String,
     },
     /// The size or the start of the member does not fit.
@@ -116,12 +116,13 @@ pub enum DeviceError {
     Spec {
         /// Member as the user named it.
         label: String,
-        /// Part of the text that is wrong.
+        /// Description of the part of the text that is wrong.
         found: String,
     },
 }
 
-/// Converts the error of a system call on a member.
+/// Converts the error of a system call on a member: to [`DeviceError::NoFiles`] if too many files
+/// are open, otherwise to [`DeviceError::Io`] with the operation `what`.
 pub(crate) fn error_of(label: &str, what: &'static str, errno: Errno) -> DeviceError {
     let label = label.to_owned();
     match errno {

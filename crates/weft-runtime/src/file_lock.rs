@@ -17,7 +17,8 @@ pub enum Access {
     ReadWrite,
 }
 
-/// Locks all of a file for this process, without waiting.
+/// Locks all of a file for this process, without waiting. Fails with [`DeviceError::Locked`] if
+/// another lock forbids this one.
 pub(crate) fn lock_file(
     label: &str,
     file: BorrowedFd<'_>,
@@ -36,7 +37,8 @@ pub(crate) fn unlock_file(file: BorrowedFd<'_>) {
     }
 }
 
-/// Locks a range of a file, without waiting; a length of 0 extends to the end of the file.
+/// Locks `len` bytes of a file from byte `start` on, without waiting; a length of 0 extends to the
+/// end of the file. Fails with `EAGAIN` or `EACCES` if another lock forbids this one.
 pub(crate) fn lock_range(
     file: BorrowedFd<'_>,
     access: Access,

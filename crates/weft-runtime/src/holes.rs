@@ -24,8 +24,9 @@ pub struct Stretch {
     pub len: Bytes,
 }
 
-/// Hole or data at byte `start` of a file: the stretch ends where the other kind begins, at the end
-/// of the file, or after `len` bytes.
+/// Hole or data at byte `start` of a file, at most `len` bytes long: the stretch ends where the
+/// other kind begins. Everything behind the end of the file counts as a hole. Where holes cannot be
+/// found, all is data.
 pub(crate) fn stretch_of(file: impl AsFd, start: u64, len: Bytes) -> Stretch {
     match seek(&file, SeekFrom::Data(start)) {
         Err(Errno::NXIO) => Stretch { hole: true, len },

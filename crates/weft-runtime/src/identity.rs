@@ -16,7 +16,7 @@ pub enum Identity {
         /// Minor part of the device's number.
         minor: u32,
     },
-    /// Anything else.
+    /// A regular file, or anything else that is not a block device.
     File {
         /// Major part of the device number of the file's file system.
         major: u32,

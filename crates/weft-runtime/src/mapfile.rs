@@ -64,13 +64,13 @@ pub struct Current {
 /// A mapfile, parsed: a status for each byte up to the end of the disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mapfile {
-    /// Status line.
+    /// Position and phase of the copy, from the status line.
     pub current: Current,
     /// Areas by their first bytes; neighbours differ in their status.
     areas: BTreeMap<u64, Status>,
     /// Size of the disk in bytes.
     size: u64,
-    /// Number of bytes of each status.
+    /// Number of bytes of each status, in the order of `Status::SIGNS`.
     sums: [u64; Status::SIGNS.len()],
 }
 
@@ -222,13 +222,14 @@ impl Mapfile {
         self.areas_in(0..self.size)
     }
 
-    /// Number of bytes that have a status.
+    /// Number of bytes with this status.
     #[must_use]
     pub fn bytes(&self, status: Status) -> u64 {
         self.sums[status as usize]
     }
 
-    /// Text of the map. `title` is put before it: comment lines, each with its newline.
+    /// Map in the format of a mapfile. The text begins with `title`: comment lines, each with its
+    /// newline.
     #[must_use]
     pub fn to_text(&self, title: &str) -> String {
         let Current { position, phase, pass } = self.current;
@@ -258,7 +259,8 @@ fn line_of(path: &Path, len: u64, number: usize) -> String {
     String::from_utf8_lossy(&begin).lines().nth(number).unwrap_or_default().to_owned()
 }
 
-/// Parses the status line: position and phase of the copy, and in newer maps its pass.
+/// Parses the status line: position and phase of the copy, and in newer maps its pass; `None` if
+/// the line is not valid.
 fn status_line(fields: &[&str]) -> Option<Current> {
     let position = integer(fields.first()?)?;
     if fields.len() > 3 {
@@ -269,7 +271,8 @@ fn status_line(fields: &[&str]) -> Option<Current> {
     Some(Current { position, phase, pass })
 }
 
-/// Parses the line of an area. `last` is the end of the area before.
+/// Parses the line of an area. `last` is the end of the area before; `text` is the line and
+/// `number` its number, for errors.
 fn area(
     fields: &[&str],
     text: &str,
@@ -315,11 +318,12 @@ fn next_line(map: &mut impl BufRead, number: u64) -> Result<Option<String>, Stri
     }
 }
 
-/// Longest line: longer than any that ddrescue writes, including the command line at the start of a
-/// map.
+/// Length in bytes at which a line is refused: more than any line that ddrescue writes, including
+/// the command line at the start of a map.
 const LINE_MAX: u64 = 64 << 10;
 
-/// Parses a number in C's notation.
+/// Parses a number in C's notation: decimal, octal after `0`, or hexadecimal after `0x`. `None` for
+/// any other text.
 fn integer(text: &str) -> Option<u64> {
     match text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
         Some(digits) => u64::from_str_radix(digits, 16).ok(),

@@ -62,7 +62,7 @@ impl Rescued {
         Ok(Self { map: map.to_owned(), unread: unread(&read, bytes) })
     }
 
-    /// Reads the map beside the image at `path`.
+    /// Reads the map beside the image at `path`; `None` if there is none. Fails if there are two.
     fn beside(path: &Path, bytes: &Range<u64>) -> Result<Option<Self>, String> {
         let mut found = names(path).into_iter().filter(|map| is_map(map));
         let Some(map) = found.next() else { return Ok(None) };
@@ -121,8 +121,8 @@ impl Rescued {
         self.next(bytes.start).is_some_and(|range| range.start < bytes.end)
     }
 
-    /// Number of bytes from `at` up to the first one that was not read; `u64::MAX` if all were
-    /// read.
+    /// Number of bytes from `at` up to the first one that was not read; `u64::MAX` if all bytes
+    /// from `at` on were read.
     #[must_use]
     pub fn rescued_from(&self, at: u64) -> u64 {
         self.next(at).map_or(u64::MAX, |range| range.start.saturating_sub(at))

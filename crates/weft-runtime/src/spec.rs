@@ -61,8 +61,8 @@ pub struct Located {
 }
 
 impl MemberSpec {
-    /// Parses a name. Sizes take K, M, G, T (binary) or `s` for sectors; without a unit they are
-    /// bytes.
+    /// Parses the name of a member. Sizes take K, M, G, T (binary) or `s` for sectors; without a
+    /// unit they are bytes.
     ///
     /// # Errors
     /// [`DeviceError::Spec`] for `ram:` with an invalid size.
@@ -124,7 +124,7 @@ impl MemberSpec {
         matches!(&self.place, MemberBacking::File { window, .. } if *window != Window::Whole)
     }
 
-    /// Number of the partition, if the name has one.
+    /// Number of the partition; `None` if the name has none.
     pub(crate) fn partition_number(&self) -> Option<u32> {
         match &self.place {
             MemberBacking::File { window: Window::Partition(number), .. } => Some(*number),
@@ -132,13 +132,15 @@ impl MemberSpec {
         }
     }
 
-    /// Spec of all of the file or device at `path`, with the label, map and time limit of this one.
+    /// Spec of all of the file or device at `path`, with the label and time limit of this spec, and
+    /// without a map.
     pub(crate) fn of_whole(&self, path: &Path) -> Self {
         let place = MemberBacking::File { path: path.to_owned(), window: Window::Whole };
         Self { place, map: None, ..self.clone() }
     }
 
-    /// Adds the time limit for reads, if there is one, to the file or device that was opened.
+    /// Handle that reads the opened file or device within the spec's time limit; `None` if there is
+    /// no limit.
     pub(crate) fn timed(&self, file: impl AsFd) -> io::Result<Option<Arc<TimedFile>>> {
         let (Some(timeout), Some(path)) = (&self.timeout, self.file()) else { return Ok(None) };
         let name = path.display().to_string();
@@ -244,7 +246,8 @@ fn split(name: &Path) -> Option<(&Path, Window)> {
     Some((path, window))
 }
 
-/// Parses a size: a number with K, M, G, T (binary), `s` for sectors, or no unit for bytes.
+/// Parses a size: a number with K, M, G, T (binary), `s` for sectors, or no unit for bytes. Returns
+/// bytes; `None` for any other text, or above the largest offset in a file.
 #[must_use]
 pub fn parse_size(text: &str) -> Option<u64> {
     let digits = text.trim_end_matches(|unit: char| !unit.is_ascii_digit());
@@ -262,8 +265,8 @@ pub fn parse_size(text: &str) -> Option<u64> {
     (bytes <= i64::MAX.unsigned_abs()).then_some(bytes)
 }
 
-/// Byte range in a file of size `end`: `len` bytes from `offset` on, or up to the end, in whole
-/// sectors.
+/// Byte range in a file of size `end`: `len` bytes from `offset` on, or all up to the end, in whole
+/// sectors. `label` names the member in errors.
 pub(crate) fn window_within(
     label: &str,
     end: u64,

@@ -12,7 +12,7 @@ use std::io::Write;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-/// Open file with the mark of this server.
+/// Open file of this server with the mark which says whether acknowledged data is in memory only.
 #[derive(Debug)]
 pub struct UnwrittenMark {
     file: File,

@@ -17,7 +17,8 @@ pub(super) struct Extent {
 }
 
 impl Extent {
-    /// Extent of a member. The bytes of a partition are counted on its disk.
+    /// Extent of the range `bytes` of a file or device. For a partition, the extent counts from the
+    /// start of its disk.
     ///
     /// Source   Documentation/ABI/stable/sysfs-block, `partition` and `start` (in sectors)
     pub(super) fn of(identity: Identity, bytes: &Range<u64>) -> Self {
@@ -66,7 +67,7 @@ pub(super) fn kernel_partition(
     None
 }
 
-/// Parses `MAJOR:MINOR`, the form used by sysfs.
+/// Parses `MAJOR:MINOR`, the form of device numbers in sysfs; `None` for any other text.
 fn device_numbers(text: &str) -> Option<(u32, u32)> {
     let (major, minor) = text.trim().split_once(':')?;
     Some((major.parse().ok()?, minor.parse().ok()?))

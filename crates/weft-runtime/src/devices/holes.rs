@@ -12,7 +12,8 @@ use super::{Access, Medium, OpenMember};
 use crate::holes::{Stretch, can_punch, data_from};
 
 impl OpenMember {
-    /// Length of the hole that begins at `at`, at most `len`; 0 if there is data at `at`.
+    /// Length of the hole that begins at byte `at` of the member, at most `len`; 0 if there is
+    /// data, or if the holes of the member are not known.
     #[must_use]
     pub fn hole(&self, at: Bytes, len: Bytes) -> Bytes {
         let start = self.start().0 + at.0;
@@ -29,8 +30,8 @@ impl OpenMember {
         }
     }
 
-    /// The hole or the data that begins at byte `at` of the member, up to its end or to `len`
-    /// bytes.
+    /// Hole or data at byte `at` of the member, at most `len` bytes long. The stretch ends where
+    /// the other kind begins, and may end earlier, at the border of a range that was not rescued.
     #[must_use]
     pub fn stretch(&self, at: Bytes, len: Bytes) -> Stretch {
         let hole = self.hole(at, len);
@@ -47,7 +48,8 @@ impl OpenMember {
 
     /// Whether holes can be made in the member, which is tested without changing data: on a file by
     /// making a hole behind its end, on a block device by the limits of its queue. For a member
-    /// with an overlay the answer is that of the overlay's file.
+    /// with an overlay the answer is that of the overlay's file. False if the member is open for
+    /// reading only.
     #[must_use]
     pub fn can_discard(&self) -> bool {
         if self.access() != Access::ReadWrite {

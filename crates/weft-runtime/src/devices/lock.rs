@@ -11,9 +11,10 @@ use crate::device_error::error_of;
 use crate::file_lock::lock_range;
 
 impl OpenOptions {
-    /// Locks the file behind a loop device, so that processes that open the file itself also find
-    /// it in use. Returns `None` if the device is not a loop device, or its file cannot be opened
-    /// from here.
+    /// Locks the file behind a loop device, so that a process which opens the file itself finds it
+    /// in use. `offset` and `len` are the member's byte range on the device. Returns the descriptor
+    /// that holds the lock; `None` if the device is not a loop device, or its file cannot be opened
+    /// by this process.
     ///
     /// Source   Documentation/ABI/testing/sysfs-block-loop
     pub(super) fn lock_backing(
@@ -45,7 +46,8 @@ impl OpenOptions {
         Ok(Some(file))
     }
 
-    /// Locks a range of a file. Waits for the lock as long as the options allow.
+    /// Locks a range of a file. Waits for the lock as long as the options allow, then fails with
+    /// [`DeviceError::Locked`].
     pub(super) fn lock(
         &self,
         label: &str,

@@ -88,7 +88,7 @@ impl OpenMember {
         self.file_kind
     }
 
-    /// First byte behind the member, in its file.
+    /// Offset in the member's file of the first byte behind the member.
     pub(crate) fn end(&self) -> u64 {
         self.start + self.info.size.bytes().0
     }
@@ -110,7 +110,7 @@ impl OpenMember {
         })
     }
 
-    /// Map that ddrescue wrote for the member's file or device, if there is one.
+    /// Map that ddrescue wrote for the member's file or device; `None` if there is no map.
     #[must_use]
     pub fn rescued(&self) -> Option<&Rescued> {
         self.rescued.as_ref()
@@ -152,8 +152,9 @@ impl OpenMember {
     /// is. Memory needs no overlay.
     ///
     /// # Errors
-    /// Fails when the overlay cannot be created, is in use or damaged, or when the member was
-    /// written since the overlay was made.
+    /// Fails when the overlay cannot be created, is in use or damaged, or has a commit that was
+    /// begun; when the member was written since the overlay was made; or when a member to be
+    /// written was not rescued completely, according to its map of ddrescue.
     ///
     /// # Panics
     /// Panics when the member is open for writing, or not through the page cache.
@@ -185,7 +186,8 @@ impl OpenMember {
     /// Reads metadata: `len` bytes at a sector of the member.
     ///
     /// # Errors
-    /// Fails when the device reports an error, or ends before the range does.
+    /// Fails when the device reports an error or ends before the range does, or when part of the
+    /// range was not rescued, according to the member's map of ddrescue.
     pub fn read(&self, at: Sectors, len: usize) -> std::io::Result<AlignedBytes> {
         let range = at.bytes().0..at.bytes().0 + len as u64;
         if self.rescued.as_ref().is_some_and(|map| map.misses(&range)) {
@@ -248,7 +250,7 @@ impl OpenMember {
         &self.file
     }
 
-    /// The file with the time limit for its reads, if there is one.
+    /// Handle that reads the member's file within a time limit; `None` if its reads have no limit.
     pub(crate) fn timed(&self) -> Option<&Arc<TimedFile>> {
         self.timed.as_ref()
     }
@@ -279,8 +281,9 @@ pub(crate) struct Damage {
     pub(crate) is_deleted: bool,
 }
 
-/// Reads the metadata of a member: every place where a superblock may be, and the areas that the
-/// superblock points to. Never writes.
+/// Reads a member's metadata: every place where a superblock may be, and the areas that the
+/// superblock points to. Returns the member with this metadata, as a candidate for an assembly.
+/// Never writes.
 #[must_use]
 pub fn read_metadata(member: &OpenMember) -> Candidate {
     let metadata = Metadata::read(member.info.size, |sector, len| member.read_any(sector, len));

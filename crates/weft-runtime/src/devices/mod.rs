@@ -72,7 +72,7 @@ pub enum IoMode {
 #[derive(Debug)]
 pub struct OpenMember {
     file: Arc<OwnedFd>,
-    /// The file with the time limit for its reads, if there is one.
+    /// Handle that reads the file within a time limit; `None` if reads have no limit.
     timed: Option<Arc<TimedFile>>,
     info: MemberInfo,
     spec: MemberSpec,
@@ -87,8 +87,9 @@ pub struct OpenMember {
     /// Descriptor that holds the lock of the file behind a loop device; `None` for other members.
     backing: Option<OwnedFd>,
     /// Overlay that receives the writes; the member's own file is then open for reading only.
+    /// `None` for a member without an overlay.
     overlay: Option<Arc<Overlay>>,
-    /// Map of ddrescue that was named, or that lies beside the file.
+    /// Map of ddrescue that was named, or that lies beside the file; `None` if there is no map.
     rescued: Option<Rescued>,
 }
 

@@ -29,7 +29,8 @@ impl OpenOptions {
         Self { access, buffered: false, lock_wait: Duration::from_secs(2) }
     }
 
-    /// Opens members in order. The first one gets the index `first`, and the others follow.
+    /// Opens members in the order of `specs`. The first one gets the index `first`, and the others
+    /// get the indexes after it.
     ///
     /// # Errors
     /// The error of the first member that cannot be used; none stays open.
@@ -160,8 +161,8 @@ impl OpenOptions {
         Ok(member)
     }
 
-    /// Finds the ddrescue map of the member. Refuses to open a member for writing if the map says
-    /// that it was not rescued completely.
+    /// Finds the ddrescue map of the member; `None` if there is no map. Fails if the map is not
+    /// valid, or if a member to be written was not rescued completely.
     fn rescued(
         &self,
         spec: &MemberSpec,
@@ -179,8 +180,9 @@ impl OpenOptions {
         }
     }
 
-    /// Opens a file, or takes the descriptor of another member that is on the same device: a device
-    /// that is open exclusively (`O_EXCL`) cannot be opened again.
+    /// Opens a file or device. A device that another member has open exclusively (`O_EXCL`) cannot
+    /// be opened again; its descriptor is shared then. Returns the descriptor, and the member with
+    /// which it is shared, if any.
     fn open_file<'a>(
         &self,
         label: &str,
@@ -249,7 +251,8 @@ impl OpenOptions {
 /// A file or device that was opened for a member.
 struct Opened<'a> {
     file: Arc<OwnedFd>,
-    /// Member with which the descriptor is shared, if this process had the device open already.
+    /// Member with which the descriptor is shared; `None` if this process had not opened the device
+    /// before.
     is_ours: Option<&'a OpenMember>,
     is_block: bool,
     rdev: rustix::fs::Dev,
@@ -359,7 +362,8 @@ fn kind_of_file(file: &OwnedFd, mode: IoMode) -> FileKind {
     }
 }
 
-/// Unit of I/O with `O_DIRECT` in bytes; `None` where the file system has no real `O_DIRECT`.
+/// Unit of I/O with `O_DIRECT` in bytes, at most 4096. `None` if the file system does not support
+/// `O_DIRECT`, needs a larger unit, or has no medium below its page cache (tmpfs).
 fn direct_unit(file: &OwnedFd, is_block: bool, block: u32) -> Result<Option<u32>, Errno> {
     if is_tmpfs(file) && !is_block {
         return Ok(None);

@@ -27,7 +27,7 @@ use weft_ondisk::partition::{self, Table, TableError};
 #[derive(Clone, Debug)]
 pub struct Probe {
     file: Arc<File>,
-    /// The file with the time limit for its reads, if there is one.
+    /// Handle that reads the file within a time limit; `None` if reads have no limit.
     timed: Option<Arc<TimedFile>>,
     identity: Identity,
     logical_block: u32,
@@ -35,11 +35,12 @@ pub struct Probe {
     /// First byte of the probed part in the file or device.
     start: u64,
     size: Sectors,
-    /// Map that ddrescue wrote for the file or device, if one is used.
+    /// Map that ddrescue wrote for the file or device; `None` if no map is used.
     rescued: Option<Rescued>,
 }
 
-/// Reasons why a file or device cannot be probed. The texts do not name it.
+/// Reasons why a file or device cannot be probed. Only the text of [`ProbeError::Part`] names the
+/// file or device.
 #[derive(Debug, Error)]
 pub enum ProbeError {
     /// The path is neither a regular file nor a block device.
@@ -62,7 +63,7 @@ impl Probe {
     ///
     /// # Errors
     /// Fails when the path cannot be opened, is neither a file nor a block device, or has no such
-    /// part.
+    /// part, and when its map of ddrescue cannot be used.
     pub fn open(spec: &MemberSpec, notice: &mut dyn FnMut(&str)) -> Result<Self, ProbeError> {
         let Some(path) = spec.file() else { return Err(ProbeError::Kind) };
         // O_NONBLOCK: opening a FIFO must not wait for a writer.
@@ -105,7 +106,7 @@ impl Probe {
         })
     }
 
-    /// Probe of a part of this one. `bytes` counts from the start of the file or device.
+    /// Probe of a part of this probe. `bytes` counts from the start of the file or device.
     #[must_use]
     pub fn part(&self, bytes: Range<u64>) -> Self {
         let size = Bytes(bytes.end - bytes.start).sectors_floor();
@@ -153,23 +154,23 @@ impl Probe {
         self.is_ssd
     }
 
-    /// Map of ddrescue of the file or device, if there is one.
+    /// Map that ddrescue wrote for the file or device; `None` if no map is used.
     #[must_use]
     pub fn rescued(&self) -> Option<&Rescued> {
         self.rescued.as_ref()
     }
 
-    /// Reads the partition table of the probe.
+    /// Reads the partition table of the probed part.
     ///
     /// # Errors
-    /// There is no valid partition table.
+    /// Reading fails, or there is no valid partition table.
     pub fn partitions(&self) -> Result<Table, TableError> {
         let block = self.is_device().then_some(self.logical_block);
         let mut read = |at: u64, into: &mut [u8]| self.read_exact_at(into, at);
         partition::read(&mut read, self.size.bytes().0, block)
     }
 
-    /// Reads from byte `at` on until `into` is full.
+    /// Reads from byte `at` of the probed part on until `into` is full.
     ///
     /// # Errors
     /// Fails when reading fails, or when the file ends first.
@@ -177,7 +178,7 @@ impl Probe {
         read_exact_at(&self.file, self.timed.as_ref(), into, self.start + at)
     }
 
-    /// Reads `len` bytes from a sector on.
+    /// Reads `len` bytes from a sector of the probed part on.
     ///
     /// # Errors
     /// Fails when reading fails, or when the file ends first.
@@ -214,7 +215,8 @@ impl Probe {
         (self.start, self.size) == (other.start, other.size)
     }
 
-    /// Whether a range is a hole of a file, so that it reads as zeros.
+    /// Whether a range of the probed part is a hole of the file, so that it reads as zeros. False
+    /// for a device.
     #[must_use]
     pub fn is_hole(&self, from: Sectors, len: Sectors) -> bool {
         if self.is_device() {

@@ -55,7 +55,8 @@ fn folder(identity: Identity) -> Option<PathBuf> {
     }
 }
 
-/// Queue limit `name` of a device, or of the disk of a partition; `None` if sysfs does not tell.
+/// Queue limit `name` of a device, or of the disk of a partition; `None` if sysfs has no such
+/// limit.
 fn limit(folder: &Path, name: &str) -> Option<u64> {
     number(&folder.join("queue").join(name)).or_else(|| number(&folder.join("../queue").join(name)))
 }
@@ -76,7 +77,7 @@ fn depth(folder: &Path, below: u32) -> Option<u32> {
     }
 }
 
-/// Largest number of devices in a stack; the kernel builds no higher one.
+/// Largest number of levels of a stack that are followed in search of a disk.
 const LEVELS_MAX: u32 = 16;
 
 fn number<T: FromStr>(path: &Path) -> Option<T> {

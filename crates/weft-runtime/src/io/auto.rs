@@ -110,8 +110,10 @@ impl AutoRing {
         threads.set_file(index, Some(file))
     }
 
-    /// Writes as much of an operation as the page cache takes without waiting (`RWF_NOWAIT`). If
-    /// the file system cannot write without waiting, the file's path becomes [`IoPath::Threads`].
+    /// Tries a write with `RWF_NOWAIT`, which writes as much as the page cache takes without
+    /// waiting. If the file system does not support this, the file's path becomes
+    /// [`IoPath::Threads`], otherwise [`IoPath::Below`]. A write that has moved no byte is then
+    /// pushed again.
     fn try_write(&mut self, op: RingOp) {
         let file = self.files[usize::from(op.file)].as_mut().expect("the caller put the file in");
         let Action::Write { buffer, .. } = &op.action else { unreachable!("a write is tried") };
@@ -280,7 +282,7 @@ impl Ring for AutoRing {
     }
 }
 
-/// Longest copy that is made at once.
+/// Longest read or write, in bytes, that the submitting thread copies itself.
 const AT_ONCE_BYTES: usize = 64 << 10;
 /// Number of bytes copied by one `submit`, after which it returns so that the caller can do other
 /// work; the next `submit` goes on.

@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 
 use rustix::event::EventfdFlags;
 
-/// Completions that were not taken yet.
+/// List of completions that were added by threads and not yet taken by the thread of the ring.
 #[derive(Debug)]
 pub(crate) struct Completions<T> {
     done: Mutex<Vec<T>>,

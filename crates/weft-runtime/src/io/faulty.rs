@@ -22,7 +22,8 @@ pub enum Injection {
     Short(usize),
 }
 
-/// Decides the fault of an operation, given its number and the operation.
+/// Function that decides the fault of an operation, from the operation and its number (0 for the
+/// first that was pushed); `None` for no fault.
 pub type Script = Box<dyn FnMut(u64, &RingOp) -> Option<Injection> + Send>;
 
 /// A ring that injects the faults that a script decides on.
@@ -32,19 +33,20 @@ pub struct FaultyRing<R> {
     count: u64,
     /// Completions held back, each with the number of `reap` calls left.
     held: Vec<(u32, RingDone)>,
-    /// Operations in the inner ring that are to complete late: id and number of `reap` calls.
+    /// Operations in the inner ring that are to complete late: id, and number of `reap` calls
+    /// during which the completion is held back.
     late: Vec<(u32, u32)>,
     most_outstanding: usize,
 }
 
 impl<R: Ring> FaultyRing<R> {
-    /// Wraps a ring.
+    /// Wraps a ring. `script` decides the fault of each operation.
     pub fn new(inner: R, script: Script) -> Self {
         let (held, late) = (Vec::new(), Vec::new());
         Self { inner, script, count: 0, held, late, most_outstanding: 0 }
     }
 
-    /// Operations pushed so far.
+    /// Number of operations pushed so far.
     pub fn count(&self) -> u64 {
         self.count
     }

@@ -71,7 +71,7 @@ pub enum FileKind {
 pub struct RingDone {
     /// The operation, with its memory.
     pub op: RingOp,
-    /// Number of bytes moved, or the error.
+    /// Number of bytes moved (0 for a flush or a discard), or the error.
     pub result: Result<usize, Errno>,
     /// Whether the code that carried the operation out panicked.
     pub panicked: bool,
@@ -97,7 +97,7 @@ pub trait Ring: Send {
         let _ = (index, kind);
     }
 
-    /// Number of operations that may be outstanding.
+    /// Largest number of operations that may be outstanding.
     fn capacity(&self) -> usize;
 
     /// Takes an operation. The caller keeps `outstanding < capacity`.
@@ -185,7 +185,7 @@ impl Ring for NoRing {
 }
 
 impl RingOp {
-    /// Buffer of the operation, if it moves bytes.
+    /// Buffer of the operation; `None` for a flush or a discard, which moves no bytes.
     #[must_use]
     pub fn buffer(&self) -> Option<&Buffer> {
         match &self.action {

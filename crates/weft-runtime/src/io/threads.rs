@@ -64,7 +64,8 @@ pub(crate) struct Job {
 }
 
 impl Job {
-    /// Carries out the operation in this thread.
+    /// Carries out the operation in the calling thread. Returns the operation with its result,
+    /// which is `EIO` if the code panicked.
     pub(crate) fn carry_out(mut self) -> RingDone {
         let Self { op, file } = &mut self;
         let performed = catch_unwind(AssertUnwindSafe(|| perform(op, file)));
@@ -74,7 +75,7 @@ impl Job {
 }
 
 impl ThreadRing {
-    /// Starts the threads.
+    /// Starts `workers` threads. The ring takes at most `capacity` operations at one time.
     ///
     /// # Errors
     /// Fails when no thread or descriptor is left.
@@ -198,9 +199,9 @@ impl Queue {
         self.files[index].jobs.push_back(job);
     }
 
-    /// Takes the next operation of the next file that may have one more thread. An operation that
-    /// is passed over here is not forgotten: a thread that ends an operation calls this function
-    /// again.
+    /// Takes the next operation of the next file that may have one more thread; `None` if there is
+    /// none. An operation that is passed over here is not forgotten: a thread that ends an
+    /// operation calls this function again.
     fn take(&mut self) -> Option<Job> {
         for _ in 0..self.files.len() {
             self.turn = (self.turn + 1) % self.files.len();

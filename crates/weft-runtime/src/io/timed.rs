@@ -18,7 +18,8 @@ use crate::timed::TimedFile;
 #[derive(Debug)]
 pub(crate) struct TimedRing<R> {
     inner: R,
-    /// Orders for the thread of each file with a time limit. The thread ends with their sender.
+    /// Sender of orders to the thread of each file with a time limit. The thread ends when its
+    /// sender is dropped.
     orders: Vec<Option<mpsc::Sender<Order>>>,
     done: Arc<Completions<Read>>,
     /// epoll descriptor that is readable when the inner ring or a thread has completions.

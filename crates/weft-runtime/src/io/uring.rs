@@ -55,7 +55,8 @@ pub struct UringRing {
 #[derive(Default)]
 struct Slot {
     op: Option<RingOp>,
-    /// Handle that keeps the file open while the kernel may use its descriptor.
+    /// Handle that keeps the file open while the kernel may use its descriptor; `None` in a free
+    /// slot.
     file: Option<Arc<OwnedFd>>,
     iovecs: SmallVec<[libc::iovec; 4]>,
 }

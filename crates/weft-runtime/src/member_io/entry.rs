@@ -18,7 +18,7 @@ pub(super) struct Entry {
     /// Mapping of a member in memory that is read and written at once, without the ring; `None` for
     /// other members.
     pub(super) mapping: Option<Mapping>,
-    /// Whether the member's file takes writes with `RWF_DSYNC`.
+    /// Whether the member's file takes writes with `RWF_DSYNC`; true until it has refused one.
     pub(super) dsync: bool,
     /// Whether a flush has failed, on its own or as a part of a durable write, so that every later
     /// flush fails too.
@@ -27,16 +27,16 @@ pub(super) struct Entry {
     pub(super) gone: bool,
     /// Whether the member's file was found to be deleted, and a warning was logged.
     pub(super) deleted: bool,
-    /// Number of writes in the ring.
+    /// Number of the member's writes in the ring.
     pub(super) writing: u32,
     /// Number of operations in the ring, plus places that `MemberIo::released` reserves for the
     /// member.
     pub(super) in_ring: usize,
     /// Operations that exceed the member's share of the ring, oldest first.
     pub(super) held: VecDeque<RingOp>,
-    /// Request with a flush in flight.
+    /// Number of the request with a flush in flight; `None` without such a request.
     pub(super) flushing: Option<u32>,
-    /// Requests that wait to send their flush, oldest first.
+    /// Numbers of the requests that wait to send their flush, oldest first.
     pub(super) flush_next: VecDeque<u32>,
     pub(super) figures: Figures,
 }
@@ -59,7 +59,8 @@ impl Entry {
         }
     }
 
-    /// Checks whether the member's file has become shorter, or was deleted.
+    /// Checks whether the member's file has become shorter, which makes the member gone, or was
+    /// deleted, which is logged once.
     pub(super) fn look(&mut self) {
         if self.gone {
             return;
@@ -100,7 +101,7 @@ impl Entry {
     }
 
     /// Whether a read touches bytes that the member's map of ddrescue does not mark as rescued; the
-    /// image has zeros or former content there. The read is logged.
+    /// image has zeros or former content there. Such a read is logged.
     pub(super) fn is_not_rescued(&self, op: &MemberOp, bytes: &Range<u64>) -> bool {
         let (Some(map), MemberOp::Read { .. }) = (self.member.rescued(), op) else {
             return false;
@@ -166,7 +167,7 @@ impl Entry {
     }
 }
 
-/// Bytes of a member's data that a request touches; none for a flush.
+/// Byte range of a member's data that a request touches; an empty one for a flush.
 pub(super) fn bytes_of(op: &MemberOp) -> Range<u64> {
     let sum = |segments: &Segments| segments.iter().map(|segment| u64::from(segment.len)).sum();
     let (at, len): (Sectors, u64) = match op {

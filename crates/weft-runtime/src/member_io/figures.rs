@@ -14,11 +14,11 @@ use super::operation::Kind;
 pub struct Answered {
     /// Kind of the requests: `read`, `write` (also of metadata), `flush` or `discard`.
     pub kind: &'static str,
-    /// Latencies in microseconds, to one digit.
+    /// Histogram of the latencies in microseconds, with one significant digit.
     pub micros: Histogram<u64>,
     /// Sum of all latencies.
     pub sum: Span,
-    /// Requests that failed, those that were aborted included.
+    /// Number of requests that failed or were aborted.
     pub errors: u64,
 }
 
@@ -35,7 +35,7 @@ impl Figures {
         Self(["read", "write", "flush", "discard"].map(of))
     }
 
-    /// Counts a request that took this long.
+    /// Counts an answered request of this kind: its latency `took`, and whether it has succeeded.
     pub(super) fn count(&mut self, kind: Kind, took: Span, is_ok: bool) {
         let answered = &mut self.0[match kind {
             Kind::Read => 0,

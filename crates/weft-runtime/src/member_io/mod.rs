@@ -75,8 +75,8 @@ pub struct MemberIo<R> {
     free: Vec<u32>,
     /// Operations that are ready and wait for room in the ring.
     waiting: VecDeque<RingOp>,
-    /// Indexes of members with an operation that has left the ring. Its place may be taken by an
-    /// operation from `Entry::held` of the same member.
+    /// Indexes of members with a place in the ring that an ended operation has left, once for each
+    /// place. The next operation in `Entry::held` of the same member takes the place.
     released: VecDeque<u16>,
     /// Largest number of operations that one member may have in the ring.
     share: usize,
@@ -88,7 +88,7 @@ pub struct MemberIo<R> {
     now: Time,
 }
 
-/// Answer to a member request.
+/// Answer to a member request: its token and its result.
 pub type Answer = (Token, Result<Value, Fault>);
 
 impl<R: MemberRing> MemberIo<R> {
@@ -134,7 +134,8 @@ impl<R: MemberRing> MemberIo<R> {
     /// Adds a member under its own index.
     ///
     /// # Errors
-    /// Fails when the ring has no room for its file.
+    /// Fails when the ring has no room for the member's file, or cannot serve its overlay or time
+    /// limit, and when the memory of a `ram:` member cannot be mapped.
     pub fn add(&mut self, member: OpenMember) -> std::io::Result<()> {
         let index = member.info().index;
         if self.members.len() <= index.index() {
@@ -215,13 +216,14 @@ impl<R: MemberRing> MemberIo<R> {
         entry.map_or_else(|| index.0.to_string(), |entry| entry.member.info().label.clone())
     }
 
-    /// The lowest index that was never used.
+    /// Index of the next new member: one above all indexes that were ever used.
     #[must_use]
     pub fn next_index(&self) -> MemberIndex {
         MemberIndex(u16::try_from(self.members.len()).expect("far fewer members than 65,536"))
     }
 
-    /// Starts a member request, at the next [`MemberIo::submit`] at the latest.
+    /// Starts a member request. Its operation goes to the ring now or, if there is no room, with a
+    /// later [`MemberIo::submit`]. [`MemberIo::answer`] returns the answer.
     ///
     /// # Panics
     /// Panics when a write goes to a member that was opened read-only, or past its end.
@@ -315,7 +317,7 @@ impl<R: MemberRing> MemberIo<R> {
     /// Starts all operations that are ready, as far as the ring has room.
     ///
     /// # Errors
-    /// Fails when the ring is dead.
+    /// Fails when the ring can never start an operation again.
     pub fn submit(&mut self) -> std::io::Result<()> {
         while self.ring.outstanding() < self.ring.capacity() {
             let (op, is_released) = match self.released.pop_front() {
@@ -384,8 +386,9 @@ impl<R: MemberRing> MemberIo<R> {
         }
     }
 
-    /// Checks whether files of members with ended operations have become shorter, before the
-    /// results of these operations are trusted.
+    /// Checks the size of members' files before the results of ended operations are trusted: after
+    /// a write, flush or discard, and after a read that came short or had a write in flight beside
+    /// it.
     fn look(&mut self, done: &[RingDone]) {
         let mut suspects: SmallVec<[u16; 16]> = SmallVec::new();
         for RingDone { op, result, .. } in done {
@@ -430,7 +433,8 @@ impl<R: MemberRing> MemberIo<R> {
         self.has_answers() || self.wants_submit()
     }
 
-    /// Whether operations are ready and the ring has room for them.
+    /// Whether [`MemberIo::submit`] has work: operations are ready and the ring has room for them,
+    /// or the ring itself is busy.
     #[must_use]
     pub fn wants_submit(&self) -> bool {
         let room = self.ring.outstanding() < self.ring.capacity();
@@ -444,7 +448,7 @@ impl<R: MemberRing> MemberIo<R> {
         self.operations.len() - self.free.len()
     }
 
-    /// Whether the code that carried out an operation has panicked.
+    /// Whether the code that carried out any operation has panicked so far.
     #[must_use]
     pub fn panicked(&self) -> bool {
         self.panicked
@@ -598,7 +602,7 @@ impl<R: MemberRing> MemberIo<R> {
     }
 }
 
-/// Removes an operation from a queue, if it is there.
+/// Removes the operation with number `id` from a queue and returns it; `None` if it is not there.
 fn take_from(queue: &mut VecDeque<RingOp>, id: u32) -> Option<RingOp> {
     let position = queue.iter().position(|op| op.id == id)?;
     queue.remove(position)

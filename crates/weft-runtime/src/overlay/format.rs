@@ -20,7 +20,7 @@ pub(crate) const GRANULE: u64 = GRANULE_LEN as u64;
 pub(super) const PAGE: usize = 4096;
 /// Number of granules that a page of the map covers.
 pub(super) const PAGE_GRANULES: u64 = PAGE as u64 * 8;
-/// First byte of the map.
+/// Offset of the map in the overlay's file, in bytes.
 pub(super) const MAP_AT: u64 = 4096;
 /// Size in bytes of the header, which is one sector.
 pub(super) const HEADER: usize = 512;

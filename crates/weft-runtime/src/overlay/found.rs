@@ -30,7 +30,7 @@ pub(crate) fn mark_committed(overlay: &Path) -> std::io::Result<()> {
     mark.sync_all()
 }
 
-/// Whether the mark of a committed overlay exists for a member.
+/// Whether `dir` has the mark of a committed overlay of this member.
 pub(crate) fn is_committed(member: Underlay<'_>, dir: &Path) -> Result<bool, DeviceError> {
     let base = Base::of(member).map_err(|source| io_error(member.label, "reading", source))?;
     Ok(base.names.iter().any(|name| mark_beside(&dir.join(name)).exists()))
@@ -57,7 +57,8 @@ pub(crate) fn find_of(member: Underlay<'_>, dir: &Path) -> Result<Option<PathBuf
     Ok(find(member, &base, dir))
 }
 
-/// Locks the overlay of a member, so that it can be removed. `None` if the member has no overlay.
+/// Locks the overlay of a member, so that it can be removed. Returns its path and the file that
+/// holds the lock; `None` if the member has no overlay.
 ///
 /// # Errors
 /// Fails when the overlay is in use, or when its commit was begun.
@@ -96,7 +97,7 @@ pub(crate) fn left_out(dir: &Path, named: &[&Overlay]) -> Option<(PathBuf, Strin
     })
 }
 
-/// Overlays in a directory, each with its header.
+/// Overlays in a directory, each with its header or the reason why that is not valid.
 fn list(dir: &Path) -> Vec<(PathBuf, Result<Header, String>)> {
     let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
     let paths = entries

@@ -47,7 +47,8 @@ impl Map {
         self.granules
     }
 
-    /// Pages of the map that would get their first bit if all granules of a byte range were set.
+    /// Numbers of the map's pages that would get their first bit if all granules of a byte range
+    /// were set.
     pub(super) fn pages_new(&self, range: &Range<u64>) -> Vec<u64> {
         let pages = pages_of(range);
         pages.filter(|page| !self.pages.contains_key(page)).collect()
@@ -95,8 +96,8 @@ impl Map {
         runs
     }
 
-    /// All granules that the overlay has, in runs of at most `bytes_max`, which is a multiple of
-    /// the granule.
+    /// Byte ranges of all granules that the overlay has, each at most `bytes_max` long, which is a
+    /// multiple of the granule.
     pub(super) fn all(&self, bytes_max: u64) -> Vec<Range<u64>> {
         let mut all: Vec<Range<u64>> = Vec::new();
         for (page, bytes) in &self.pages {

@@ -59,7 +59,7 @@ pub(crate) struct Underlay<'a> {
     /// First byte of the member in its file.
     pub(crate) start: Bytes,
     pub(crate) file: &'a Arc<OwnedFd>,
-    /// The file with the time limit for its reads, if there is one.
+    /// Handle that reads the member's file within a time limit; `None` if reads have no limit.
     pub(crate) timed: Option<&'a Arc<TimedFile>>,
 }
 
@@ -69,7 +69,7 @@ pub struct Overlay {
     path: PathBuf,
     file: File,
     base: Arc<OwnedFd>,
-    /// The member's file with the time limit for its reads, if there is one.
+    /// Handle that reads the member's file within a time limit; `None` if reads have no limit.
     timed: Option<Arc<TimedFile>>,
     /// First byte of the member in its file.
     base_start: u64,
@@ -87,8 +87,8 @@ impl Overlay {
     /// creates it (and the directory), and [`Access::ReadOnly`] returns `None`.
     ///
     /// # Errors
-    /// Fails when the overlay cannot be opened, when its file is not an overlay of the member, or
-    /// when the member was written since it was made.
+    /// Fails when the overlay cannot be opened, when its file is not an overlay of the member, when
+    /// its commit was begun, or when the member was written since the overlay was made.
     pub(crate) fn open(
         member: Underlay<'_>,
         dir: &Path,
@@ -273,7 +273,7 @@ impl Overlay {
     }
 
     /// Carries out an operation of a ring in this thread. Its offset counts from the start of the
-    /// member's file.
+    /// member's file. Returns the number of bytes moved, 0 for a flush or a discard.
     pub(crate) fn perform(&self, op: &mut RingOp) -> Result<usize, Errno> {
         let _order = match &op.action {
             Action::Read(_) => None,
@@ -399,8 +399,8 @@ impl Overlay {
         can_punch(&self.file)
     }
 
-    /// Length of the hole or of the data that begins at the start of a byte range of the member, in
-    /// the overlay's file. The overlay must have all of the range.
+    /// Hole or data in the overlay's file at the start of a byte range of the member, at most as
+    /// long as the range. The overlay must have all of the range.
     pub(crate) fn stretch(&self, range: &Range<u64>) -> Stretch {
         stretch_of(&self.file, self.data_at() + range.start, Bytes(range.end - range.start))
     }
@@ -488,8 +488,8 @@ impl Overlay {
     }
 }
 
-/// Present state of a member, which an overlay records and is compared with: its superblock, and
-/// the modification time of its file.
+/// State of a member that its overlay records when it is made and compares when it is opened: the
+/// superblock, and the modification time of the file.
 struct Base {
     /// Possible file names of the member's overlay; a new overlay gets the first.
     names: Vec<String>,
@@ -557,7 +557,8 @@ fn name_by_label(label: &str) -> String {
     format!("member-{shown}-{:08x}.overlay", crc::crc32c(label.as_bytes()))
 }
 
-/// Creates an empty overlay file atomically.
+/// Creates an empty overlay at `path` atomically, and the directory if it is missing. An overlay
+/// that another process has created first is kept.
 fn make(member: Underlay<'_>, base: &Base, dir: &Path, path: &Path) -> Result<(), DeviceError> {
     let failed = |what| move |source| io_error(member.label, what, source);
     let made = std::fs::create_dir_all(dir);

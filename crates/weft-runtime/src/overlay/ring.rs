@@ -39,7 +39,7 @@ pub trait MemberRing: Ring {
     /// Sends reads of the registered file at `index` to `timed`, which has a time limit.
     ///
     /// # Errors
-    /// Fails when this ring has no time limits, or no thread is left.
+    /// Fails when this kind of ring supports no time limits, or no thread can be started.
     fn set_timed(&mut self, index: u16, timed: Arc<TimedFile>) -> std::io::Result<()> {
         let _ = (index, timed);
         Err(std::io::ErrorKind::Unsupported.into())

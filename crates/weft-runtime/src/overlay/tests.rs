@@ -11,7 +11,7 @@ use weft_units::rng::Rng;
 
 const SIZE: u64 = (1 << 20) + 3 * 512;
 
-/// A member with the offset of each sector as its content, in a file with other bytes around it.
+/// A member with different content in each 8 bytes, in a file with other bytes around it.
 struct Bench {
     dir: tempfile::TempDir,
     spec: MemberSpec,
@@ -319,7 +319,8 @@ fn hostile_overlays_are_refused_and_nothing_is_written() {
     assert!(bench.member(Access::ReadOnly).is_err());
 }
 
-/// The rule of `member_io/`: bytes that were cut off are not zeros, even after a later write.
+/// Checks the rule of `member_io/` that bytes which were cut off are not zeros, even after a later
+/// write.
 #[test]
 fn a_member_or_overlay_that_was_cut_short_is_gone() {
     let perform = |member: &OpenMember, at: u64, write: bool| {

@@ -253,7 +253,8 @@ impl Driver {
         self.snapshot.clone()
     }
 
-    /// Message of the panic that stopped all acknowledgement, if any.
+    /// Message of the panic or fault that stopped all acknowledgement; `None` while requests are
+    /// acknowledged.
     #[must_use]
     pub fn poison(&self) -> Option<&str> {
         self.core.poison()
@@ -278,7 +279,7 @@ impl Driver {
         self.io.add(member)
     }
 
-    /// Closes a member, after the engine has forgotten it.
+    /// Closes a member that the engine no longer uses.
     pub fn remove_member(&mut self, index: MemberIndex) {
         self.io.remove(index);
     }
@@ -314,19 +315,19 @@ impl Driver {
         (self.unsettled && self.poison().is_none()) || self.io.busy() || !self.events.is_empty()
     }
 
-    /// Takes the next event for a port.
+    /// Takes the next event for a port; `None` if there is none.
     pub fn event(&mut self) -> Option<Event> {
         self.events.pop_front()
     }
 
-    /// Tells the engine the time if the time for which it asked to be woken has come.
+    /// Wakes the engine if the time has come for which it asked to be woken.
     pub fn wake(&mut self) {
         if self.next_wake().is_some_and(|at| at <= self.now) {
             self.handle(Input::Wake);
         }
     }
 
-    /// Time at which the engine asked to be woken; `None` if it has not asked.
+    /// Time at which the engine asked to be woken; `None` if it has not asked, or after a panic.
     pub fn next_wake(&mut self) -> Option<Time> {
         self.core.guard(|core| core.next_wake()).flatten()
     }

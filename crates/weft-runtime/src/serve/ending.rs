@@ -21,8 +21,9 @@ pub enum Exit {
     /// and rings of the reactor are never freed in this case: the kernel may still write to them,
     /// and waiting for it may take for ever. The process should end.
     Hanging(String),
-    /// A panic stopped all acknowledgement; see `poison.rs`.
+    /// A panic stopped all acknowledgement; see `poison.rs`. The text is the panic's message.
     Poisoned(String),
-    /// A volume did not stop in good order.
+    /// A volume did not stop in good order, or a further request to stop has ended the loop at
+    /// once. The text is the reason, for people.
     StopFailed(String),
 }

@@ -98,7 +98,7 @@ impl<T> Gate<T> {
         self.since.store(since, Ordering::Relaxed);
     }
 
-    /// Time in nanoseconds, never 0.
+    /// Nanoseconds since the lock was created, at least 1.
     fn now(&self) -> u64 {
         self.clock.now().0.max(1)
     }

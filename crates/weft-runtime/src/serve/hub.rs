@@ -29,7 +29,8 @@ use super::gate::Gate;
 pub(crate) struct Hub {
     drivers: Box<[Gate<Driver>]>,
     mailboxes: Box<[Mailbox]>,
-    /// Time at which the first worker wakes by itself, in nanoseconds; 0 while it is awake.
+    /// Time at which the first worker wakes by itself, in nanoseconds of the engine's clock; 0
+    /// while it is awake, and `u64::MAX` if it sleeps without a timeout.
     wake_at: AtomicU64,
     /// The driver's counter of returned frames, as of the last call of `offer_frames`.
     returns: AtomicU64,
@@ -80,7 +81,7 @@ pub struct Held<'h> {
 }
 
 impl Hub {
-    /// Creates a hub of one driver, or of one for each worker.
+    /// Creates a hub of one driver, or of one for each worker. Fails when no descriptor is left.
     pub(crate) fn new(drivers: Vec<Driver>, workers: usize) -> std::io::Result<Self> {
         assert!(drivers.len() == 1 || drivers.len() == workers);
         let mailbox = |_| {

@@ -14,17 +14,21 @@ use weft_units::Time;
 
 /// Interface of the engine to its driver, also implemented by stand-ins in tests.
 pub trait Core: Send {
-    /// See [`Engine::handle`].
+    /// Records an input for the next turn, as [`Engine::handle`] does.
     fn handle(&mut self, now: Time, input: Input);
-    /// See [`Engine::run`].
+    /// Takes at most `turns_max` turns and appends their outputs to `outputs`, as [`Engine::run`]
+    /// does. Returns the work done, and whether more is left.
     fn run(&mut self, now: Time, turns_max: u32, outputs: &mut VecDeque<Output>) -> Turn;
-    /// See [`Engine::recycle`].
+    /// Gives back a list of operations that was carried out, so that its allocation is reused; see
+    /// [`Engine::recycle`].
     fn recycle(&mut self, _ops: Vec<ComputeOp>) {}
-    /// See [`Engine::next_wake`].
+    /// Time at which the engine has to be woken; `None` for no such time. See
+    /// [`Engine::next_wake`].
     fn next_wake(&self) -> Option<Time>;
-    /// See [`Engine::snapshot`].
+    /// State and counters of the engine; see [`Engine::snapshot`].
     fn snapshot(&self) -> Snapshot;
-    /// See [`Engine::write_back_pages`].
+    /// Number of pages of the write-back cache that are dirty or under writeback; 0 without a
+    /// cache.
     fn write_back_pages(&self) -> u64 {
         0
     }
@@ -56,7 +60,7 @@ impl Core for Engine {
     }
 }
 
-/// A core that is never called again after a panic.
+/// An engine, or a stand-in for it, that is never called again after a panic.
 pub struct Guarded {
     core: Box<dyn Core>,
     poison: Option<String>,
@@ -69,7 +73,8 @@ impl Guarded {
         Self { core, poison: None }
     }
 
-    /// Message of the panic, if there was one.
+    /// Message of the panic or other fault that has poisoned the core; `None` if it is not
+    /// poisoned.
     #[must_use]
     pub fn poison(&self) -> Option<&str> {
         self.poison.as_deref()

@@ -73,7 +73,7 @@ impl Pool {
     }
 
     /// Adds a floor for each of at most `clients_max` clients: frames that no other client can
-    /// take. All floors together are half of all frames.
+    /// take. All floors together are half of all frames, rounded down to equal floors.
     ///
     /// # Panics
     /// Panics when a client has joined already, or when `clients_max` is 0.
@@ -86,7 +86,7 @@ impl Pool {
         self
     }
 
-    /// Adds a client and assigns it one of the floors (see the module).
+    /// Adds a client and assigns it one of the floors, the frames that are reserved for one client.
     pub fn join(&mut self, client: ClientId) {
         self.shares.entry(client).or_default();
     }
@@ -261,12 +261,13 @@ impl Pool {
     }
 }
 
-/// Home in which the search for frames of a client starts: that of its worker.
+/// Home (start of the search for free frames) of the worker to which a client belongs.
 fn home_of(client: ClientId) -> usize {
     usize::from(port_of(client) / WORKER_PORTS) % HOMES
 }
 
-/// Number of homes. Workers beyond this number share homes with the first ones.
+/// Number of homes, the places where the search for free frames starts. Workers beyond this number
+/// share homes with the first ones.
 const HOMES: usize = 4;
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use super::hub::{Accepted, Held, Hub, Message};
 
 /// An interface to the outside: a server or a control socket.
 pub trait Port {
-    /// Called once, before anything else.
+    /// Starts the port. Called once, before all other methods.
     ///
     /// # Errors
     /// Fails when the port cannot work; the reactor does not start then.
@@ -48,12 +48,13 @@ pub trait Port {
     }
     /// Called when the server is to stop: the port refuses new work from now on.
     fn on_stop(&mut self, cx: &mut Context<'_, '_>);
-    /// Called when a volume could not write its clients' data: the stop is cancelled, and clients
-    /// are served as before. Only ports of the first worker are called.
+    /// Called when a stop is cancelled, because a volume could not write its clients' data or a
+    /// block device is in use; `text` is the reason. Clients are served as before. Only ports of
+    /// the first worker are called.
     fn on_stop_refused(&mut self, cx: &mut Context<'_, '_>, text: &str) {
         let _ = (cx, text);
     }
-    /// Called after the volumes have stopped. The port can tell its clients for the last time.
+    /// Called after the volumes have stopped. The port can send its clients a last message.
     fn on_stopped(&mut self, cx: &mut Context<'_, '_>, exit: &Exit);
     /// Whether the port has sent its clients everything that was due to them.
     fn drained(&self) -> bool;
@@ -125,7 +126,8 @@ impl Context<'_, '_> {
         Ok(epoll::modify(self.epoll, fd, data(self.port, key), flags)?)
     }
 
-    /// Ends the watch of a descriptor, which another process may have open too.
+    /// Ends the watch of a descriptor. Closing does not end the watch if another process has the
+    /// descriptor open too.
     pub fn unwatch(&self, fd: BorrowedFd<'_>) {
         // An error is ignored: it was not watched.
         let _ = epoll::delete(self.epoll, fd);

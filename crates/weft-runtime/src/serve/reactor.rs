@@ -66,7 +66,7 @@ impl Reactor {
     }
 
     /// Runs until stopped, on this thread and one for each further worker. Calls `on_ready` once
-    /// all ports have started.
+    /// all ports have started. Returns how the loop has ended.
     ///
     /// # Errors
     /// Fails when a port cannot start, or no thread or descriptor is left.

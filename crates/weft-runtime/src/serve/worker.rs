@@ -93,7 +93,8 @@ struct Head {
     shutdown: OwnedFd,
     volumes: u16,
     stop: Option<Ending>,
-    /// Whether a volume could not write everything when the server was told to stop.
+    /// Whether a stop was cancelled, so that the next request to stop gives up data that cannot be
+    /// written.
     refused: bool,
     /// Number of times that all volumes were told to write everything (`Drain`).
     drains: u64,
@@ -176,14 +177,14 @@ impl<'h> Worker<'h> {
         epoll::add(&self.epoll, fd, data(port, 0), EventFlags::IN).map_err(failed("epoll_ctl"))
     }
 
-    /// Starts the ports of the worker.
+    /// Starts the ports of the worker, up to the first one that fails.
     pub(crate) fn start(&mut self) -> std::io::Result<()> {
         let mut driver = self.hub.hold(self.index);
         (0..self.ports.len())
             .try_for_each(|index| self.call(&mut driver, index, |port, cx| port.on_start(cx)))
     }
 
-    /// Runs until stopped. Only the first worker's result matters.
+    /// Runs until stopped. Returns how the loop has ended; only the first worker's result matters.
     pub(crate) fn run(mut self) -> Result<Exit, RuntimeError> {
         let mut ready = Vec::with_capacity(READY_MAX);
         let mut driver = self.hub.hold(self.index);
@@ -413,8 +414,9 @@ impl<'h> Worker<'h> {
         self.finished(driver)
     }
 
-    /// Closes the members of volumes that have stopped. Ports report the stop after that, so
-    /// members can be opened again once it has been reported.
+    /// Closes the members of volumes that have stopped. Returns [`Exit::Hanging`] if some members
+    /// have not answered. Ports report the stop after that, so members can be opened again once it
+    /// has been reported.
     fn release_members(&self, driver: &mut Held<'h>) -> Exit {
         let mut hanging = driver.release_members();
         self.hub.others().for_each(|mut driver| hanging.extend(driver.release_members()));
@@ -589,7 +591,8 @@ fn failed(what: &'static str) -> impl Fn(Errno) -> RuntimeError {
 /// written. It ends the messages: further ones may follow any other byte, but not this one. A
 /// signalfd never returns this byte.
 pub const TOLD_LAST: u8 = b'e';
-/// First tag of drains. The tags of each drain have a range of their own.
+/// Lowest tag of a `Drain` command; tags below it are those of `Stop`. The tags of the `n`th drain,
+/// counted from 1, begin at `n * TAG_DRAIN`.
 const TAG_DRAIN: u64 = 1 << 32;
 /// Longest time that ports may take to send their last replies.
 pub const DRAIN_SPAN: Span = Span::secs(1);

@@ -35,7 +35,7 @@ pub struct ReadTimeout {
 pub struct TimedOut {
     /// Name of the disk.
     pub disk: String,
-    /// Number of reads.
+    /// Number of reads of the disk that took longer than the limit.
     pub reads: usize,
     /// Byte ranges of the reads, in ascending order. A range that contains another one is left out.
     pub ranges: Vec<Range<u64>>,
@@ -62,7 +62,7 @@ impl ReadTimeout {
         Self { limit, notice, disks: Mutex::default() }
     }
 
-    /// Longest time of a read.
+    /// Time limit of each read.
     #[must_use]
     pub fn limit(&self) -> Duration {
         self.limit
@@ -129,7 +129,9 @@ impl TimedFile {
         Ok(Self { file, reads: Mutex::default(), timeout: Arc::clone(timeout), disk })
     }
 
-    /// Reads from byte `at` on, like `pread`. Concurrent reads of one file run one after the other.
+    /// Reads from byte `at` on, like `pread`, and returns the number of bytes. Fails with
+    /// `ETIMEDOUT` if the read takes longer than the limit, or is refused because earlier reads
+    /// have timed out. Concurrent reads of one file run one after the other.
     pub(crate) fn read_at(&self, into: &mut [u8], at: u64) -> Result<usize, Errno> {
         let range = at..at.saturating_add(into.len() as u64);
         let mut reads = lock(&self.reads);

@@ -36,7 +36,7 @@ pub enum State {
     Live,
     /// The server has ended, and requests wait.
     Quiesced,
-    /// Unknown number, from a later kernel.
+    /// State with another number, from a later kernel.
     Other(u16),
 }
 
@@ -61,7 +61,7 @@ pub struct Params {
     pub logical_block: u32,
     /// Smallest write that needs no read before it, in bytes, a power of two.
     pub io_min: u32,
-    /// Preferred request in bytes, a power of two.
+    /// Preferred size of a request in bytes, a power of two.
     pub io_opt: u32,
     /// Whether writes are refused.
     pub read_only: bool,
@@ -82,10 +82,10 @@ pub enum Operation {
     Discard,
     /// Write zeros.
     WriteZeroes {
-        /// Whether the zeros are to be stored.
+        /// Whether the range has to stay allocated, so that it must not be unmapped.
         keep: bool,
     },
-    /// Anything else, which is not supported.
+    /// Operation with another number, which is not supported.
     Other(u8),
 }
 
@@ -98,7 +98,7 @@ pub struct Request {
     pub operation: Operation,
     /// Whether the write has to be durable when it is answered.
     pub fua: bool,
-    /// First byte of the range.
+    /// First byte of the request's range on the device.
     pub start: u64,
     /// Length in bytes.
     pub len: u64,
@@ -144,7 +144,8 @@ const fn ioctl(number: u32, size: u32, is_written: bool) -> u32 {
     direction << 30 | size << 16 | (b'u' as u32) << 8 | number
 }
 
-/// Bytes of a control command.
+/// Bytes of a control command about `device`, with its argument `data`, and with `len` bytes at
+/// `address` that the driver reads or writes.
 pub(super) fn control(device: u32, address: u64, len: u16, data: u64) -> [u8; 80] {
     let mut bytes = [0; 80];
     bytes[0..4].copy_from_slice(&device.to_ne_bytes());
@@ -306,7 +307,8 @@ const IO_FUA: u32 = 1 << 13;
 const IO_NOUNMAP: u32 = 1 << 15;
 /// Offset in `/dev/ublkcN` at which the data of requests begins.
 const DATA_OFFSET: u64 = 0x8000_0000;
-/// Longest discard or write of zeros: 64 MiB, as many bytes as one turn of a client takes.
+/// Longest discard or write of zeros, in sectors: 64 MiB, the largest part of such a request that
+/// is carried out at once.
 const DISCARD_SECTORS_MAX: u32 = 64 << 11;
 
 #[cfg(test)]

@@ -188,8 +188,8 @@ impl Queue {
         self.submit()
     }
 
-    /// Moves the requests that have arrived into `requests`. `None` if the device is being removed
-    /// and no entry waits any more.
+    /// Moves the requests that have arrived into `requests`. Returns `None` once the driver aborts
+    /// the entries that wait, because the device is being removed.
     pub fn arrived(&mut self, requests: &mut Vec<Request>) -> Option<()> {
         let mut is_over = false;
         for done in self.ring.completion() {
@@ -271,7 +271,7 @@ impl QueueData {
         Ok(())
     }
 
-    /// Copies data of a read, from byte `offset` of the request on.
+    /// Copies all of `from` to the data of a read, from byte `offset` of the request on.
     ///
     /// # Errors
     /// The errors of [`Self::read`].
@@ -321,7 +321,8 @@ impl Drop for Descriptors {
     }
 }
 
-/// Largest number of attempts at something that the kernel or udev does after a moment.
+/// Largest number of repeated attempts while the kernel or udev is not ready; with `PAUSE` between
+/// them they take 5 s.
 const TRIES_MAX: u32 = 500;
 /// Time between two attempts.
 const PAUSE: Duration = Duration::from_millis(10);

@@ -152,7 +152,7 @@ fn path(number: u32) -> PathBuf {
     PathBuf::from(format!("/dev/ublkb{number}"))
 }
 
-/// Numbers of all devices of the ublk driver.
+/// Numbers of all devices of the ublk driver, in ascending order.
 fn devices() -> Result<Vec<u32>, String> {
     let failed = |error: io::Error| format!("/dev: {error}");
     let mut numbers = Vec::new();

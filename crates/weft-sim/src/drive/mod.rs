@@ -140,13 +140,15 @@ impl Drive {
         }
     }
 
-    /// The drive of a member, which makes random choices of its own. `seed` is that of all members.
+    /// The drive of member `number`. `seed` is the same for all members, but each has random
+    /// choices of its own.
     #[must_use]
     pub fn of_member(model: &Model, seed: u64, number: u64) -> Self {
         Self::new(model, seed ^ (number << 56))
     }
 
-    /// Number of commands that the drive holds at once. The caller must queue further commands.
+    /// Largest number of commands that the drive holds at once. The caller must queue further
+    /// commands.
     #[must_use]
     pub fn depth(&self) -> u32 {
         each!(self, it => it.depth())

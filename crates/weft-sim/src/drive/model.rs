@@ -131,7 +131,7 @@ pub enum ModelError {
         /// Error in the text of the file.
         source: Box<ModelError>,
     },
-    /// The text is not TOML.
+    /// The text is not TOML. The value is the message of the parser.
     #[error("not TOML: {0}")]
     Syntax(String),
     /// A required key is missing.
@@ -263,7 +263,7 @@ impl Model {
     }
 }
 
-/// Largest size of a file that is read.
+/// Largest size in bytes of a model's file.
 const TEXT_BYTES_MAX: u64 = 1 << 20;
 
 fn parsed(text: &str) -> Result<Table, ModelError> {

@@ -63,7 +63,7 @@ pub enum CostsError {
         /// Text behind the asterisk.
         found: String,
     },
-    /// The text is not TOML.
+    /// The text is not TOML. The value is the message of the parser.
     #[error("costs: not TOML: {0}")]
     Syntax(String),
     /// A key is missing, is unknown, or has a value out of its range.

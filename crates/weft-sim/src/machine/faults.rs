@@ -89,8 +89,10 @@ impl Faults {
         })
     }
 
-    /// Records a request to a member. Returns the error if the request fails at once; `None`
-    /// otherwise.
+    /// Records a request to a member.
+    ///
+    /// # Errors
+    /// The fault with which the request fails at once, because the member is gone.
     pub(super) fn on_submit(
         &mut self,
         now: Time,
@@ -178,7 +180,8 @@ impl Faults {
         self.late.peek().map(|Reverse((at, _))| *at)
     }
 
-    /// Takes the next request that a slow member has completed by now, with its result.
+    /// Takes the next request that a slow member has completed by now, with its result; `None` if
+    /// there is none.
     pub(super) fn ended(&mut self, now: Time) -> Option<(Token, Result<Value, Fault>)> {
         self.late.peek().filter(|Reverse((at, _))| *at <= now)?;
         let Reverse((_, token)) = self.late.pop().expect("peek found an entry");

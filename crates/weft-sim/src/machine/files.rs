@@ -53,9 +53,9 @@ pub(super) struct Files {
     /// CPU time for each page that a thread writes.
     pub(super) page: Span,
     pub(super) sleeps_for_token: bool,
-    /// Flusher of each volume.
+    /// Process number of each volume's flusher.
     flushers: Vec<Pid>,
-    /// Number of pages that have been written.
+    /// Number of pages that have been written to volumes.
     written: u64,
     writers: BTreeMap<WriterId, Pid>,
     /// Processes that wait until pages of a file have been written.
@@ -110,12 +110,12 @@ impl Host {
         Bytes(pages * PAGE_BYTES)
     }
 
-    /// Adds a file to the page cache.
+    /// Adds a file on the first volume to the page cache. Returns the file's number.
     pub fn add_file(&mut self) -> InodeId {
         self.add_file_on(VolumeId(0))
     }
 
-    /// Adds a file on a volume to the page cache.
+    /// Adds a file on a volume to the page cache. Returns the file's number.
     pub fn add_file_on(&mut self, volume: VolumeId) -> InodeId {
         self.files_mut().cache.add_inode(BdiId(volume.0))
     }
@@ -133,6 +133,7 @@ impl Host {
     }
 
     /// Registers a process with the page cache, as a writer of files that runs on CPU `cpu`.
+    /// Returns its number as a writer.
     pub fn add_writer(&mut self, pid: Pid, cpu: u32) -> WriterId {
         let files = self.files_mut();
         let writer = files.cache.add_writer(cpu);
@@ -140,7 +141,8 @@ impl Host {
         writer
     }
 
-    /// Dirties pages of a file; see [`PageCache::write`].
+    /// Dirties pages of a file, at least the first of them. Returns how many, and whether the
+    /// writer must call [`Host::balance`] before it continues; see [`PageCache::write`].
     pub fn write_pages(&mut self, writer: WriterId, inode: InodeId, pages: Range<u64>) -> Written {
         let now = self.now;
         let written = self.files_mut().cache.write(now, writer, inode, pages);
@@ -158,7 +160,7 @@ impl Host {
         balance
     }
 
-    /// Begins an fsync of a whole file.
+    /// Begins an fsync of a whole file. [`Host::fsync_step`] carries out the result.
     pub fn fsync(&mut self, inode: InodeId) -> Fsync {
         self.files_mut().cache.fsync(inode, 0..u64::MAX)
     }

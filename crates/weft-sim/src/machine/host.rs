@@ -95,13 +95,13 @@ pub struct Host {
     engine_work: Span,
     requests_done: u64,
     bytes_done: Bytes,
-    /// Samples of the machine over time, if they are taken.
+    /// Samples of the machine over time; `None` if it is not sampled.
     history: Option<Box<History>>,
     /// Bytes that requests to the volume asked to read, and to write.
     asked_bytes: (u64, u64),
     /// I/O class of each process that has set one.
     classes: BTreeMap<Pid, Class>,
-    /// Planned faults of members, if there are any.
+    /// Planned faults of members; `None` if no faults are planned.
     faults: Option<Box<Faults>>,
     /// Notices of the engine about its members, each with its time.
     notices: Vec<(Time, Notice)>,
@@ -310,7 +310,7 @@ impl Host {
     }
 
     /// Whether a call that submits another request would block. If so, the process is woken when
-    /// requests find stripes again.
+    /// stripes are free again.
     ///
     /// md's callers take the stripes of their writes themselves. Here the engine takes them, so
     /// writes that it has not received yet, because it is still busy, count as if it had taken

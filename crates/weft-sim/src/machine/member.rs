@@ -12,17 +12,17 @@ use crate::drive::{Access, Command, Done, Drive};
 /// Counts of the commands that a member's disk received, after merging.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Traffic {
-    /// Read commands.
+    /// Number of read commands.
     pub reads: u64,
-    /// Write commands.
+    /// Number of write commands.
     pub writes: u64,
-    /// Flush commands.
+    /// Number of flush commands.
     pub flushes: u64,
-    /// Sectors read.
+    /// Number of sectors read.
     pub sectors_read: u64,
-    /// Sectors written.
+    /// Number of sectors written.
     pub sectors_written: u64,
-    /// Reads and writes that do not begin where the one before them ended.
+    /// Number of reads and writes that do not begin where the one before them ended.
     pub jumps: u64,
     /// Histogram of the sizes of read commands.
     pub read_sizes: Sizes,
@@ -44,7 +44,7 @@ const SIZES: usize = 12;
 #[derive(Clone, Debug)]
 pub struct Member {
     drive: Drive,
-    /// Token of the command that occupies each tag.
+    /// By tag: token of the command at the disk; `None` for a free tag.
     at_disk: Vec<Option<Token>>,
     /// Tags that are free.
     tags: Vec<usize>,
@@ -66,7 +66,7 @@ pub fn device_traits(drive: &Drive) -> DeviceTraits {
     DeviceTraits { depth, host_queue: false, write_cache, rotational, flush_queueable }
 }
 
-/// Kind and range of the command for a member request.
+/// Kind of the disk command for a member request, and its range: first sector and length.
 #[must_use]
 pub fn command_of(op: &MemberOp) -> (Access, (Sectors, Sectors)) {
     let sum =

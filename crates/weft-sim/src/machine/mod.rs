@@ -186,7 +186,7 @@ impl Machine {
     /// volumes are numbered like members. `level` of the parts is ignored.
     ///
     /// # Panics
-    /// Panics if there are no members, or if the parts ask for a resync or recovery.
+    /// Panics if there are no members, or if the parts ask for a resync, recovery, check or repair.
     #[must_use]
     pub fn of_disks(parts: &MachineParts) -> Self {
         let parts = MachineParts { level: None, ..parts.clone() };
@@ -195,7 +195,8 @@ impl Machine {
         Self { host, processes: Vec::new() }
     }
 
-    /// Adds a process, made by `make` from its number. It first runs when the machine runs next.
+    /// Adds a process, made by `make` from its number, and returns this number. The process first
+    /// runs when the machine runs next.
     pub fn add_with(&mut self, make: impl FnOnce(Pid) -> Box<dyn Process>) -> Pid {
         let pid = Pid(self.processes.len() as u32);
         self.processes.push(make(pid));

@@ -13,14 +13,14 @@ use super::member::Traffic;
 /// Samples of a machine over time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct History {
-    /// Time between two looks at the machine.
+    /// Time between two readings of the machine's state.
     look: Span,
-    /// Number of looks that make a sample; a power of two.
+    /// Number of readings of the state that make a sample; a power of two.
     looks: u64,
     samples: Vec<Sample>,
-    /// Time of the next look.
+    /// Time of the next reading of the state.
     next: Time,
-    /// Counters at the last look.
+    /// Counters at the last reading of the state.
     sums: Sums,
 }
 
@@ -46,7 +46,8 @@ pub struct Sample {
     pub sums: Sums,
 }
 
-/// Number of stripes in some state, or of commands, summed over the looks of a sample.
+/// Number of stripes in some state, or of commands, added up over all readings of the state that
+/// make a sample.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Count {
     sum: u64,
@@ -67,7 +68,7 @@ pub struct Sums {
     pub written: Bytes,
 }
 
-/// State of a machine at a look.
+/// State of a machine, as it is read for a sample.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct View {
     pub(super) stripes: StripesInUse,
@@ -84,13 +85,13 @@ impl History {
         Self { look, looks: 1, samples: Vec::new(), next: now, sums }
     }
 
-    /// Whether a look is due before the time `before`.
+    /// Whether a reading of the state is due before the time `before`.
     pub(super) fn is_due(&self, before: Time) -> bool {
         self.next < before
     }
 
-    /// Takes the looks that are due before the time `before`. `view` is the machine's state since
-    /// the last event.
+    /// Adds the readings of the state that are due before the time `before`. `view` is the
+    /// machine's state since the last event.
     pub(super) fn look(&mut self, before: Time, view: &View) {
         while self.is_due(before) {
             let due = (before.0 - 1 - self.next.0) / self.look.0 + 1;
@@ -104,7 +105,8 @@ impl History {
         }
     }
 
-    /// Index of the sample that does not have all its looks yet.
+    /// Index of the sample that gets the next reading of the state. Starts a sample if the last one
+    /// is complete.
     fn current(&mut self) -> usize {
         if self.samples.last().is_none_or(|last| last.looks == self.looks) {
             if self.samples.len() == SAMPLES_MAX {
@@ -171,7 +173,7 @@ impl Sample {
         }
     }
 
-    /// Mean of one of the sample's counts over the looks that make the sample.
+    /// Mean of one of the sample's counts over the readings of the state that make the sample.
     #[must_use]
     pub fn mean(&self, count: Count) -> f64 {
         count.sum as f64 / self.looks.max(1) as f64

@@ -21,9 +21,9 @@ pub struct Thread {
     /// Time at which the thread's sleep ends.
     asleep: Time,
     /// Pages that the thread is submitting to the volume, and whether a process waits for them
-    /// (sync).
+    /// (sync); `None` if it is submitting no pages.
     out: Option<(WriteOut, bool)>,
-    /// Wait of the thread's last request for a token of a disk's queue.
+    /// Wait of the thread's last request for a token of a disk's queue; `None` if it does not wait.
     token: Option<TokenWait>,
     blocked: bool,
     timer: Time,

@@ -16,7 +16,7 @@ use crate::machine::{Machine, Pid};
 /// Parameters of the workload.
 #[derive(Clone, Copy, Debug)]
 pub struct Mixed {
-    /// MiB that `dd` writes, in blocks of 1 MiB.
+    /// Number of MiB that `dd` writes, in blocks of 1 MiB.
     pub mib: u64,
     /// Number of writers of single blocks.
     pub writers: u64,
@@ -75,7 +75,7 @@ impl Running {
         machine.process(self.dd)
     }
 
-    /// Bytes that all processes have written so far.
+    /// Number of bytes written so far: by `dd` to the page cache, and by the writers to the volume.
     #[must_use]
     pub fn done(&self, machine: &Machine) -> Bytes {
         let of = |job: &Job| job.found(RequestOp::Write).bytes.0;

@@ -206,7 +206,7 @@ impl Process for Run {
 /// sends the number of its operations instead.
 const OPERATED: u64 = u64::MAX;
 
-/// Window of sequential reads, in bytes.
+/// Window of readahead for sequential reads, in bytes.
 const WINDOW: u64 = 128 << 10;
 
 /// Bytes that an fsync after writes adds to the log.
@@ -247,7 +247,7 @@ struct Operations {
     /// Number of operations in the phase. `done` is the number of finished ones.
     count: u64,
     done: u64,
-    /// Pages that are left of the current operation; empty before it begins.
+    /// Pages that are left of the current operation; empty if it has not begun.
     pages: Range<u64>,
     balances: bool,
     /// Number of windows requested so far. `reading` maps windows to their numbers of outstanding

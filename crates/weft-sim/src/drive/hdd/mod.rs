@@ -63,8 +63,8 @@ pub(super) struct HddParameters {
     pub(super) link_bytes_per_second: u64,
     /// Time for which each command occupies the link in addition to the transfer of its bytes.
     pub(super) link_overhead: Span,
-    /// Number of segments of the read cache. `read_segment` is the size of each; zero for no read
-    /// cache.
+    /// Number of segments of the read cache. `read_segment` is the size of each; a size of zero
+    /// means that there is no read cache.
     pub(super) read_segments: u32,
     pub(super) read_segment: Sectors,
     /// Largest amount of dirty data; zero if the write cache is off.
@@ -134,7 +134,8 @@ enum Active {
     Read { command: Waiting, moved: bool },
     /// Writes data of the host straight to the platters, past the write cache.
     Write { tag: u64, first: u64, end: u64 },
-    /// Destages the dirty sectors from `first` to `end`. The first is under the head at `begins`.
+    /// Destages the dirty sectors from `first` to `end`. The first of them is under the head at the
+    /// time `begins`.
     Destage { first: Target, end: u64, begins: Time },
 }
 
@@ -158,9 +159,9 @@ enum Event {
 enum Choice {
     /// The waiting command with this index, for which the head only has to read on until this time.
     ReadOn(usize, Time),
-    /// The waiting command with this index.
+    /// The waiting command with this index, which the arm reaches after this approach.
     Waiting(usize, Approach),
-    /// The dirty extent of this age.
+    /// The dirty extent of this age, which the arm reaches after this approach.
     Destage(u64, Approach),
 }
 
@@ -434,7 +435,8 @@ impl Hdd {
         }
     }
 
-    /// Chooses the arm's next access and starts it, after the controller's overhead has passed.
+    /// Chooses the arm's next access and starts it. Called when the controller's overhead has
+    /// passed, or at once where no overhead applies.
     fn set_out(&mut self, now: Time) {
         self.catch_up(now);
         if let Some(stands) = self.reads.stands_at() {

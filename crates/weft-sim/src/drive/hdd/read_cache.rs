@@ -66,7 +66,7 @@ impl ReadCache {
     }
 
     /// Adds the sectors that the stream has read by `now` to its segment. If the stream has ended,
-    /// returns its end as the position of the arm.
+    /// returns its end as the position of the arm; otherwise `None`.
     pub(super) fn catch_up(&mut self, geometry: &Geometry, now: u64) -> Option<u64> {
         let stream = self.stream?;
         let elapsed = now.saturating_sub(stream.since);
@@ -82,8 +82,8 @@ impl ReadCache {
         None
     }
 
-    /// Time at which the stream will have read this range; `None` without a stream, or if the range
-    /// does not continue the content of the stream's segment.
+    /// Time in ns at which the stream will have read this range; `None` without a stream, or if the
+    /// range does not continue the content of the stream's segment.
     pub(super) fn read_by(&self, geometry: &Geometry, start: u64, end: u64) -> Option<u64> {
         let stream = self.stream?;
         let segment = &self.segments[stream.segment];
@@ -108,7 +108,8 @@ impl ReadCache {
         segment.is_some_and(|segment| segment.start <= start && end <= segment.end)
     }
 
-    /// Position of the stream, valid after [`ReadCache::catch_up`]; `None` without a stream.
+    /// Sector that the stream has reached, valid after [`ReadCache::catch_up`]; `None` without a
+    /// stream.
     pub(super) fn stands_at(&self) -> Option<u64> {
         self.stream.map(|stream| self.segments[stream.segment].end)
     }
@@ -156,16 +157,16 @@ impl ReadCache {
         });
     }
 
-    /// Ends the stream because the arm moves. Returns its position, valid after
-    /// [`ReadCache::catch_up`].
+    /// Ends the stream because the arm moves. Returns the sector that the stream had reached, valid
+    /// after [`ReadCache::catch_up`]; `None` without a stream.
     pub(super) fn stop(&mut self) -> Option<u64> {
         let stream = self.stream.take()?;
         Some(self.segments[stream.segment].end.max(stream.from.sector))
     }
 
     /// Drops overwritten sectors from the segments, and ends the stream if it is in them or would
-    /// reach them. Returns the position of the stream that was ended, valid after
-    /// [`ReadCache::catch_up`].
+    /// reach them. Returns the sector that the ended stream had reached, valid after
+    /// [`ReadCache::catch_up`]; `None` if no stream was ended.
     pub(super) fn forget(&mut self, start: u64, end: u64) -> Option<u64> {
         let stream = self
             .stream

@@ -30,11 +30,13 @@ pub(super) struct WriteCache {
     /// Epochs, oldest first, each with the number of its extents, plus one if a run of the epoch is
     /// being destaged. Epochs with a number of 0 are dropped, except for the newest.
     live: VecDeque<(u64, u64)>,
-    /// The run that is being destaged: first sector, end, epoch.
+    /// The run that is being destaged: first sector, end, epoch. `None` without such a run.
     leaving: Option<(u64, u64, u64)>,
-    /// Number of pieces of other extents destaged since the last piece of the oldest extent.
+    /// Number of runs of other extents destaged since the last run of the oldest extent. Contiguous
+    /// runs that end at `commands` count as if they were runs of the largest size.
     passed_over: usize,
-    /// Boundaries of the host's write commands, if destaged runs end there.
+    /// Sectors at which write commands of the host began or ended; `None` if destaged runs do not
+    /// end there.
     commands: Option<BTreeSet<u64>>,
     /// Sequential destaging: end of the last run, and the number of contiguous sectors before it
     /// that `passed_over` has not counted yet.
@@ -79,7 +81,7 @@ impl WriteCache {
     }
 
     /// Number of sectors by which the room for a write of `sectors` sectors is too small; 0 if it
-    /// fits.
+    /// fits. An empty cache takes a write of any size.
     pub(super) fn missing(&self, sectors: u64) -> u64 {
         if self.sectors == 0 { 0 } else { (self.sectors + sectors).saturating_sub(self.limit) }
     }
@@ -207,7 +209,7 @@ impl WriteCache {
         extents.take(count.min(due)).map(|(age, extent)| (*age, extent))
     }
 
-    /// Number of pieces of other extents destaged since the last piece of the oldest extent.
+    /// Number of runs of other extents destaged since the last run of the oldest extent.
     pub(super) fn passed_over(&self) -> usize {
         self.passed_over
     }

@@ -7,7 +7,7 @@ use toml::{Table, Value};
 use weft_engine::knobs::nearest;
 use weft_units::{Bytes, Sectors, Span};
 
-/// Reader of a model's keys. A key that was never read is an error at the end.
+/// Reader of a model's keys. [`Fields::end`] fails if the model has a key that was not read.
 pub(super) struct Fields<'a> {
     table: &'a Table,
     asked: BTreeSet<&'static str>,
@@ -25,7 +25,8 @@ impl<'a> Fields<'a> {
         self.table.get(key).ok_or_else(missing)
     }
 
-    /// Value of a key that is a whole number.
+    /// Value of a key that is a whole number. Fails if the key is missing or its value is not in
+    /// `range`.
     pub(super) fn count(
         &mut self,
         key: &'static str,
@@ -37,7 +38,8 @@ impl<'a> Fields<'a> {
         number.filter(|number| range.contains(number)).ok_or_else(|| wrong(key, value, &expected))
     }
 
-    /// Value of a key that is a number, which need not be whole.
+    /// Value of a key that is a number, which need not be whole. Fails if the key is missing or its
+    /// value is not in `range`.
     pub(super) fn number(
         &mut self,
         key: &'static str,
@@ -96,7 +98,8 @@ impl<'a> Fields<'a> {
         value.as_bool().ok_or_else(|| wrong(key, value, "true or false"))
     }
 
-    /// Value of a key that is one of several words.
+    /// Value of a key that is one of several words. Fails if the key is missing or has another
+    /// value.
     pub(super) fn word(
         &mut self,
         key: &'static str,

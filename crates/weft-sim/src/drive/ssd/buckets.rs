@@ -11,7 +11,7 @@ pub(super) struct Buckets {
     /// By row: number of the list that it is on, which is the row's number of valid slots; [`NONE`]
     /// if it is on no list.
     pub(super) of: Vec<u32>,
-    /// Lower bound of the numbers of lists that have a row.
+    /// Lower bound of the numbers of valid slots for which a row is on a list.
     least: u32,
 }
 

@@ -17,7 +17,7 @@ use crate::drive::events::Events;
 use std::collections::VecDeque;
 use weft_units::{Span, Time};
 
-/// Largest number of times that reads may interrupt one program, so that no program starves
+/// Largest number of times that reads may interrupt one program or erasure, so that none starves
 /// (assumed).
 const SUSPENSIONS: u32 = 16;
 
@@ -80,9 +80,11 @@ struct Die {
     /// that was planned for an interrupted operation can be told from that of the running
     /// operation.
     begun: u32,
-    /// The interrupted operation, its remaining time, and how often it was interrupted.
+    /// The interrupted operation, its remaining time, and how often it was interrupted; `None` if
+    /// no operation is interrupted.
     suspended: Option<(Op, Span, u32)>,
-    /// The next operation, and the time at which its bytes are at the die.
+    /// The next operation, and the time at which its bytes are at the die; `None` if no operation
+    /// is staged.
     staged: Option<(Op, Time)>,
     queue: VecDeque<Op>,
     reads: VecDeque<Read>,
@@ -201,8 +203,8 @@ impl Flash {
     }
 
     /// Ends operation number `begun` of a die (the value of the die's count `begun` since its
-    /// start), unless the operation was interrupted. Returns the operation if it is anything other
-    /// than a read for the host or readahead.
+    /// start). Returns the operation; `None` if it was interrupted, or was a read for the host or
+    /// readahead.
     pub(super) fn end(
         &mut self,
         now: Time,

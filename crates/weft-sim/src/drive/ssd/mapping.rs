@@ -41,7 +41,7 @@ pub(super) const NONE: u32 = u32::MAX;
 const REGION: u64 = 256;
 /// Number of rows that collection keeps free, in addition to the two that are being filled.
 const RESERVE: usize = 4;
-/// Number of steady states that are kept, of some 9 MB each.
+/// Number of mappings in steady state that are kept for further drives, of some 9 MB each.
 const KEPT: usize = 4;
 
 /// Sizes of a mapping, in pages and slots of 4 KiB.
@@ -73,7 +73,8 @@ impl MappingGeometry {
         slots.div_ceil(u64::from(self.row())).max(least) as u32
     }
 
-    /// Mapped page onto which a page of the drive is folded, and the number of the drive's region.
+    /// Mapped page onto which a page of the drive is folded, and the number of the region of the
+    /// drive that contains the page.
     fn fold(&self, page: u64) -> (usize, u64) {
         let region = page / REGION;
         let folded = if self.simulated >= self.pages {
@@ -177,7 +178,8 @@ impl Mapping {
     }
 
     /// The mapping after everything was written once in order and twice at random, page by page.
-    /// Making one takes a quarter of a second, so those of the last four shapes are kept.
+    /// Making such a mapping takes a quarter of a second, so those of the last four shapes are
+    /// kept.
     pub(super) fn steady(shape: MappingGeometry) -> Self {
         static STEADY: Mutex<Vec<(MappingGeometry, Arc<OnceLock<Mapping>>)>> =
             Mutex::new(Vec::new());
@@ -207,7 +209,7 @@ impl Mapping {
         mapping
     }
 
-    /// Sets the random numbers with which garbage collection chooses rows.
+    /// Sets the generator of the random numbers with which garbage collection chooses rows.
     pub(super) fn seeded(mut self, rng: Rng) -> Self {
         self.rng = rng;
         self

@@ -45,7 +45,7 @@ use streams::Streams;
 use weft_units::rng::Rng;
 use weft_units::{Bytes, Sectors, Span, Time};
 
-/// Sectors of a page, the unit of the mapping.
+/// Number of sectors in a page, the unit of the mapping.
 const PAGE: u64 = 8;
 const PAGE_BYTES: u64 = 4096;
 
@@ -107,8 +107,8 @@ pub struct Ssd {
     flushes: VecDeque<u64>,
     /// Whether anything was written since the last round of flushes began.
     is_dirty: bool,
-    /// Number of rows erased so far. A block of a die counts as erased once as many rows were
-    /// erased as a block has pages.
+    /// Number of rows erased so far, on top of a random start. A block of a die counts as erased
+    /// once as many rows were erased as a block has pages.
     rows_erased: u64,
     spread: Spread,
     held: u32,
@@ -339,7 +339,8 @@ impl Ssd {
         }
     }
 
-    /// Assigns a read to a stream. Returns the range of superpages to read ahead, if there is one.
+    /// Assigns a read to a stream. Returns the range of superpages to read ahead; `None` for no
+    /// readahead.
     fn follow(&mut self, first: u64, end: u64) -> Option<(u64, u64)> {
         let superpage = u64::from(self.parameters.shape.superpage) * PAGE;
         let window = self.parameters.read_ahead.0;

@@ -29,7 +29,8 @@ impl Spread {
         Self(rng)
     }
 
-    /// Draws a time. It is more than `n` steps in one of `(n + 1)^2` cases.
+    /// Draws the time by which a command exceeds the smallest latency. The time is more than `n`
+    /// steps in one of `(n + 1)^2` cases; zero if the step is zero.
     pub(super) fn draw(&mut self, step: Span) -> Span {
         if step == Span::ZERO {
             return Span::ZERO;

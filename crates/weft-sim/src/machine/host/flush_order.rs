@@ -23,7 +23,7 @@ pub(super) struct FlushOrder {
     members: Vec<Written>,
     /// Number of members of each volume.
     width: usize,
-    /// Outstanding writes without FUA, each with the index of its member.
+    /// Outstanding discards and writes without FUA, each with the index of its member.
     writes: BTreeMap<Token, usize>,
     /// Outstanding member flushes, each with the index of its member and the number of writes that
     /// it makes durable.
@@ -39,18 +39,18 @@ pub(super) struct FlushOrder {
 /// Counts of the flush order checker.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FlushOrderCounts {
-    /// Flush requests that were answered and checked.
+    /// Number of flush requests that were answered and checked.
     pub answers: u64,
-    /// Completed member writes that the checked requests promised to make durable, over all
-    /// members.
+    /// Number of completed member writes that the checked requests promised to make durable, added
+    /// up over requests and members. The initial content of a member counts as one write.
     pub writes: u64,
-    /// Requests that were answered although a write that they promised to make durable was not
-    /// durable yet. Any number but 0 is a bug of the engine.
+    /// Number of requests that were answered although a write that they promised to make durable
+    /// was not durable yet. Any number but 0 is a bug of the engine.
     pub early: u64,
 }
 
-/// Numbers of completed and of durable writes of one member. They count from 1, for the initial
-/// content.
+/// Numbers of completed and of durable writes of one member. The initial content counts as one
+/// completed write that is not durable yet.
 #[derive(Clone, Copy, Debug)]
 struct Written {
     completed: u64,

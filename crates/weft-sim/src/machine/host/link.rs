@@ -23,12 +23,13 @@ impl SharedLink {
         self.under_way.push_back((at, member, command));
     }
 
-    /// Time at which the next command arrives at its disk.
+    /// Time at which the next command arrives at its disk; `None` if no command is under way.
     pub(super) fn next_event(&self) -> Option<Time> {
         self.under_way.front().map(|(at, ..)| *at)
     }
 
-    /// Takes the next command that has arrived by now, with the index of its disk's member.
+    /// Takes the next command that has arrived by now, with the index of its disk's member; `None`
+    /// if none has.
     pub(super) fn arrived(&mut self, now: Time) -> Option<(MemberIndex, Command)> {
         self.next_event().filter(|at| *at <= now)?;
         self.under_way.pop_front().map(|(_, member, command)| (member, command))

@@ -128,7 +128,7 @@ impl Host {
         Bytes(self.recovered)
     }
 
-    /// Number of member reads that failed.
+    /// Number of member reads that found an unreadable sector.
     #[must_use]
     pub fn unreadable(&self) -> u64 {
         self.faults.as_ref().map_or(0, |faults| faults.unreadable)

@@ -11,7 +11,7 @@ use super::Host;
 /// State of one volume that depends on its processes.
 #[derive(Clone, Debug, Default)]
 pub(super) struct VolumeUse {
-    /// Number of requests that are not answered.
+    /// Number of requests to the volume that are not answered.
     outstanding: u32,
     /// Time of the last answer, since which no request is outstanding; valid only while none is.
     idle_since: Time,
@@ -63,9 +63,9 @@ impl Host {
         self.engine.token_waits(volume).begun
     }
 
-    /// Wait of a thread for a token, if threads of the machine sleep for tokens and a request to
-    /// the volume found no token since `before`, the result of an earlier [`Host::token_waits`].
-    /// The process is woken when the wait ends.
+    /// Wait of a thread for a token, at the end of which the process is woken. `None` if threads of
+    /// the machine do not sleep for tokens, or if no request to the volume still waits for a token
+    /// since `before`, the result of an earlier [`Host::token_waits`].
     pub(in crate::machine) fn wait_for_token(
         &mut self,
         pid: Pid,

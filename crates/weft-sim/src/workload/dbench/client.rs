@@ -173,7 +173,7 @@ pub struct Client {
     open: BTreeMap<Handle, Option<Inode>>,
     /// Files that were unlinked while they were open.
     orphans: Vec<Inode>,
-    /// Operation in progress, and the time at which it began.
+    /// Operation in progress, and the time at which it began; `None` between operations.
     op: Option<(Op, Time)>,
     state: State,
     pass_began: Option<Time>,
@@ -317,7 +317,8 @@ impl Client {
         true
     }
 
-    /// Applies an operation to the file system. Returns the state in which it continues.
+    /// Applies an operation to the file system. Returns the client's next state, in which the
+    /// operation continues or has ended.
     fn act(&mut self, host: &mut Host, op: Op) -> State {
         self.try_to(host, op).unwrap_or_else(|| {
             self.table.missed += 1;

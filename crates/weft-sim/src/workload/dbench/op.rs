@@ -30,7 +30,8 @@ pub enum Open {
     Truncate,
 }
 
-/// An operation of a load. If it failed when the load was recorded, it has no effect.
+/// An operation of a load. An operation that failed when the load was recorded has no effect,
+/// except for `Deltree`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Op {
     /// `Close`: closes the file that the handle refers to.
@@ -41,7 +42,7 @@ pub enum Op {
     Flush(Handle),
     /// `Mkdir`: makes a directory.
     Mkdir(Path),
-    /// `NTCreateX`: opens a path as a handle; `None` if it failed because the path does not exist.
+    /// `NTCreateX`: opens a path as a handle; `None` if it failed when the load was recorded.
     Open(Path, Option<(Handle, Open)>),
     /// An operation that only reads names or attributes, or that failed.
     Other(OperationKind),
@@ -191,7 +192,7 @@ impl Op {
         }
     }
 
-    /// Number of bytes that count for the throughput.
+    /// Number of bytes that count for the throughput: the length of a read or write, 0 for others.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         match self {
@@ -210,7 +211,8 @@ pub struct Names {
 }
 
 impl Names {
-    /// Path with this name, in which `\` separates the parts. It is added if it is new.
+    /// Path with this name, in which `\` separates the components. A new path is added, with its
+    /// directories.
     pub fn path(&mut self, name: &str) -> Path {
         let name = name.trim_end_matches('\\').to_ascii_lowercase();
         if let Some(path) = self.known.get(&name) {

@@ -30,23 +30,23 @@ const REPETITIONS: u64 = 129;
 const DIRECTORIES: usize = 12;
 const FILLERS: usize = 5;
 const FILLER_BYTES: u64 = 1 << 20;
-/// Number of files that exist for a whole pass.
+/// Number of files with one write each that exist for a whole pass, in addition to the fillers.
 const KEPT: usize = 51;
 /// Number of sessions in the prologue that read, with five reads each.
 const PROLOGUE_READERS: usize = 62;
 const PROLOGUE_QUERIES: usize = 76;
-/// Number of flushes of each flushed file in a repetition. The first file also gets the remainder
-/// of the flushes of a pass.
+/// Number of flushes of each flushed file in a repetition. The first file also gets the remaining
+/// flushes of the repetition's share of the pass.
 const FLUSHED: [u64; 14] = [18, 6, 5, 4, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1];
 /// Number of names for the files that are created and unlinked within a repetition.
 const NAMES: usize = 192;
 
 /// Totals over the repetitions of a pass.
 mod pass {
-    /// Files that are made, and unlinked again.
+    /// Number of files that are created, and unlinked again.
     pub(super) const CREATES: u64 = 16_000;
-    /// Sessions of existing files: 58 200 opens succeed, less those of directories, of new files
-    /// and of the prologue.
+    /// Number of sessions of existing files: 58 200 opens succeed, less those of directories, of
+    /// new files and of the prologue.
     pub(super) const OPENS: u64 = 58_200 - 11 - 16_056 - 62;
     pub(super) const NOT_FOUND: u64 = 21_030;
     pub(super) const QUERY_PATH: u64 = 71_814 - 76;
@@ -97,7 +97,7 @@ impl Dealer {
         Self { classes, dealt: [0; 7], total: 0 }
     }
 
-    /// Counts a length of this class that was used without a call of `deal`.
+    /// Counts a length of this class as used.
     fn count(&mut self, class: usize) {
         self.dealt[class] += 1;
         self.total += 1;
@@ -165,7 +165,8 @@ struct Session {
 }
 
 impl Synthetic {
-    /// Generator of the load of one client, counted from 1.
+    /// Generator of the load of one client. `client` is the number of the client, which is part of
+    /// its paths and changes its random choices.
     #[must_use]
     pub fn new(seed: u64, client: u32) -> Self {
         let mut names = Names::default();
@@ -427,7 +428,7 @@ impl Synthetic {
 
     /// Chooses an existing file from which `len` bytes can be read: often one that comes and goes,
     /// if it is long enough, otherwise a filler, which is 1 MiB long and exists for the whole pass.
-    /// Returns its path and length.
+    /// Returns its path, how it is opened, and its length in bytes.
     fn existing(&mut self, len: u32) -> (Path, Open, u64) {
         if !self.live.is_empty() && self.rng.percent(50) {
             let (path, size) = self.rng.pick(&self.live);
@@ -464,7 +465,8 @@ fn flushed_pages(rng: &mut Rng, count: u64) -> Vec<u64> {
     pages
 }
 
-/// Takes writes from a deck of lengths that together dirty this number of pages.
+/// Takes lengths of writes from a deck, and returns them: together these writes dirty this number
+/// of pages.
 fn take_pages(deck: &mut Vec<u32>, mut pages: u64) -> Vec<u32> {
     let mut group = Vec::new();
     while pages > 0 {

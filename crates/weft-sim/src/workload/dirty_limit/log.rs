@@ -26,7 +26,7 @@ pub(super) struct LogThread {
     file_system: FileSystem,
     /// First byte of the log on the volume.
     first: u64,
-    /// Position in the log of the next block.
+    /// Offset in bytes of the next write within the log.
     at: u64,
     /// Time of the first commit.
     start: Time,

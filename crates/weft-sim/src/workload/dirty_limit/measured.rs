@@ -31,7 +31,8 @@ pub struct Measured {
     pub limit: u64,
     /// Number of dirty pages up to which writers are not throttled.
     pub free_run: u64,
-    /// Number of flushes that were submitted to disks since the start of the run.
+    /// Number of flushes that the disks' volumes received since the start of the run, including
+    /// those before a write (PREFLUSH).
     pub flushes: u64,
     /// Samples taken every 100 ms since the start of the run.
     pub samples: Vec<Sample>,
@@ -92,7 +93,7 @@ pub struct Pause {
     pub length: Span,
 }
 
-/// Record that all writers keep: pauses, and pages that they dirtied.
+/// Record that all writers share: pauses, and numbers of pages that they dirtied.
 #[derive(Debug)]
 pub(super) struct Record {
     /// Whether the window of time that is measured has begun.

@@ -23,7 +23,7 @@ pub(super) struct Writer {
     nth: u32,
     cpu: u32,
     volume: VolumeId,
-    /// Pages of each call of `write`.
+    /// Number of pages of each call of `write`.
     block: u64,
     start: Time,
     /// Writer number in the page cache, and the writer's file; `None` before the first run.

@@ -24,7 +24,7 @@ use weft_units::{ByteRange, Span, Time};
 use super::{Commits, Ext4};
 use crate::machine::{Host, Pid, Process, Thread, Woken};
 
-/// Blocks of the journal, 128 MiB in all.
+/// Number of blocks of the journal: 128 MiB in all.
 const BLOCKS: u64 = 1 << 15;
 /// Age at which a transaction is committed without a request.
 const INTERVAL: Span = Span::secs(5);
@@ -112,7 +112,8 @@ impl Journal {
         &mut self.running
     }
 
-    /// Removes a deleted file from the committing transaction.
+    /// Removes a deleted file from the committing transaction, so that the commit does not wait for
+    /// the file's data.
     pub(super) fn forget(&mut self, pages: InodeId) {
         if let Some(committing) = &mut self.committing {
             committing.ordered.remove(&pages);
@@ -155,6 +156,7 @@ impl Journal {
     }
 
     /// Ends a commit when its commit block is durable, and wakes the processes that waited for it.
+    /// Returns the committed transaction.
     fn end_commit(&mut self, host: &mut Host) -> Transaction {
         let committed = self.committing.take().expect("a transaction commits");
         self.commits.transactions += 1;
@@ -220,7 +222,7 @@ pub(super) struct Jbd2 {
     fs: Ext4,
     writer: Option<WriterId>,
     stage: Stage,
-    /// Time of the wake-up that was requested last.
+    /// Time of the wake-up that was requested last; `None` before the first request.
     timer: Option<Time>,
 }
 

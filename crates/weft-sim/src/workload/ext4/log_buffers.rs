@@ -68,8 +68,8 @@ impl LogWriter {
         Self { thread: Thread::new(pid), fs, buffers: buffers as usize }
     }
 
-    /// Writes the open buffer, if a process has requested that and the preceding buffer is durable.
-    /// Returns whether the buffer was written.
+    /// Writes the open buffer, if a process has requested that, the preceding buffer is durable,
+    /// and another buffer is free. Returns whether the buffer was written.
     fn write(&mut self, host: &mut Host) -> bool {
         let state = &mut *self.fs.state.borrow_mut();
         if state.log.writing.len() >= self.buffers || !state.journal.is_asked() {

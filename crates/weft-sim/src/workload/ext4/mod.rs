@@ -50,9 +50,9 @@ const DIRECTORIES: u64 = 1 << 17;
 const DATA: u64 = 1 << 18;
 /// Distance in blocks from the start of files' data to a journal that lies among the files.
 const NEAR: u64 = 1 << 14;
-/// Blocks of a block group.
+/// Number of blocks of a block group.
 const GROUP: u64 = 1 << 15;
-/// Blocks of the smallest volume: metadata, journal, and as much space for files.
+/// Number of blocks of the smallest volume: metadata, journal, and as much space for files.
 const BLOCKS_MIN: u64 = 1 << 19;
 
 /// Number of a file in the inode table.
@@ -68,11 +68,13 @@ pub struct Directory(pub u32);
 pub struct Commits {
     /// Number of transactions that were committed.
     pub transactions: u64,
-    /// Number of metadata blocks in these transactions, without descriptors and commit blocks.
+    /// Number of metadata blocks in these transactions, without descriptors and commit blocks; 0
+    /// with [`Log::Xfs`].
     pub metadata_blocks: u64,
     /// Number of checkpoints that were made because the journal was too full for another commit.
     pub checkpoints: u64,
-    /// Number of empty flushes by fsyncs of files that had their transaction on disk already.
+    /// Number of empty flushes by fsyncs of files that had their transaction on disk already and,
+    /// with [`Log::Xfs`], by fsyncs that waited for a buffer which another process requested.
     pub empty_flushes: u64,
 }
 
@@ -126,8 +128,8 @@ struct State {
     space: Space,
     journal: Journal,
     log: LogBuffers,
-    /// The block device as a file of the page cache. Its dirty pages are metadata that was
-    /// committed.
+    /// The block device as a file of the page cache, the dirty pages of which are metadata that was
+    /// committed. `None` only while the file system is being mounted.
     device: Option<InodeId>,
     /// Time of the last operation.
     now: Time,
@@ -243,7 +245,7 @@ impl Ext4 {
         directory
     }
 
-    /// Creates an empty file in a directory.
+    /// Creates an empty file in a directory. Returns the file's inode number.
     pub fn create(&self, host: &mut Host, directory: Directory) -> Inode {
         let pages = host.add_file();
         self.change(host, |state| {

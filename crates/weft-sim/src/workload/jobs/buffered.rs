@@ -234,7 +234,8 @@ impl Buffered {
         }
     }
 
-    /// Starts the next call, or ends the clone if there are no more requests.
+    /// Starts the next call, or goes on to the clone's end if there are no more requests. Returns
+    /// true, because another step follows.
     fn ask(&mut self, host: &mut Host) -> bool {
         let now = host.now();
         let begun = self.ledger.begun.expect("the clone runs");
@@ -335,7 +336,8 @@ impl Buffered {
         }
     }
 
-    /// Makes the last flushes, then ends the clone. Called when there are no more requests.
+    /// Makes the next one of the last flushes, or ends the clone after all of them. Returns true,
+    /// because another step follows. Called when there are no more requests.
     fn finish(&mut self, host: &mut Host) -> bool {
         let now = host.now();
         if self.last_flushes > 0 {
@@ -406,5 +408,5 @@ impl fmt::Debug for Buffered {
     }
 }
 
-/// Window of sequential reads, in bytes.
+/// Window of readahead for sequential reads, in bytes.
 const WINDOW: u64 = 128 << 10;

@@ -22,7 +22,8 @@ pub struct Job {
     thread: Thread,
     pace: Pace,
     asks: Box<dyn Iterator<Item = Ask>>,
-    /// The next request, if it was taken from `asks` but not submitted yet.
+    /// The next request, which was taken from `asks` and not submitted yet; `None` if none was
+    /// taken.
     next: Option<Ask>,
     ledger: Ledger,
     /// Requests in flight; the index is the name of the request.
