@@ -30,13 +30,14 @@ pub(crate) enum Allocation {
     Bare,
     /// No holes are known: everything counts as data.
     Unknown {
-        /// Full stripe in bytes, as [`Allocation::full_stripe_bytes`] returns it.
+        /// Size of a full stripe in bytes, as [`Allocation::full_stripe_bytes`] returns it.
         full_stripe: u64,
     },
 }
 
-/// Rows of an array (see the comment of this module), and the byte at which the array's data begins
-/// on each member.
+/// Rows of an array, and the byte at which the array's data begins on each member. A row is a range
+/// of the array that lies on one range of each of its members, and the unit in which holes are
+/// found.
 #[derive(Debug)]
 pub(crate) struct ArrayRows {
     layout: Layout,
@@ -167,7 +168,8 @@ impl Allocation {
 
 impl ArrayRows {
     /// Members that are in sync, by slot, each with the first byte of its data. `None` when one of
-    /// them cannot be queried, or when they are too few to read the array.
+    /// them cannot be queried, when they are too few to read the array, when a member has no space,
+    /// or when a reshape has changed the array since the start.
     fn in_sync<'d>(
         &self,
         driver: &'d Driver,
@@ -252,14 +254,15 @@ fn stretch(rows: &Rows, places: &[MemberStart<'_>], at: u64, end: u64) -> (bool,
     (hole, (first + (row + count) * row_bytes).min(end))
 }
 
-/// Shortest read of a bare member for which holes are looked up. From this length on, the system
-/// call for it costs less than to read and send zeroes.
+/// Length in bytes of the shortest read of a bare member for which holes are looked up. From this
+/// length on, the system call for it costs less than to read and send zeroes.
 const BARE_BYTES_MIN: u64 = 32 << 10;
-/// Shortest read of an array for which holes are looked up: the members in sync have to be
-/// determined first.
+/// Length in bytes of the shortest read of an array for which holes are looked up: the members in
+/// sync have to be determined first.
 const ARRAY_BYTES_MIN: u64 = 256 << 10;
 
-/// A range of a volume; extents follow each other without gaps.
+/// Range of a volume with one allocation state. Extents follow each other without gaps, so that
+/// only the length is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Extent {
     pub(crate) len: u64,
@@ -289,9 +292,9 @@ impl FoundExtents {
         self.looks
     }
 
-    /// Whether the search goes on. The search is bounded because rows with a little data cost an
-    /// extent and a look at every member each, and no other client is served meanwhile. A client
-    /// that needs more extents asks again.
+    /// Whether the search for extents may go on. The search is bounded because rows with a little
+    /// data cost an extent and a query of every member each, and no other client is served
+    /// meanwhile. A client that needs more extents asks again.
     fn has_room(&self) -> bool {
         self.looks < LOOKS_MAX && self.extents.len() <= self.most
     }

@@ -229,7 +229,7 @@ fn broken(error: std::io::Error) -> String {
     format!("connection: {error}")
 }
 
-/// Receives the bytes that the socket has, and waits for the first one if it has none.
+/// Appends the bytes that the socket has to `received`, and waits for the first one if it has none.
 fn receive(stream: &mut impl Read, received: &mut Vec<u8>) -> Result<(), String> {
     let old = received.len();
     received.resize(old + RECEIVE_BYTES, 0);
@@ -247,6 +247,6 @@ fn receive(stream: &mut impl Read, received: &mut Vec<u8>) -> Result<(), String>
     }
 }
 
-/// Size of the receive buffer: enough for many reply headers. Most data of reads does not go
-/// through this buffer.
+/// Size of the receive buffer in bytes: enough for many reply headers. Most data of reads does not
+/// go through this buffer.
 const RECEIVE_BYTES: usize = 16 << 10;

@@ -8,14 +8,16 @@ use weft_units::Span;
 /// Time limits for clients that are not served yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TimeLimits {
-    /// Longest handshake, which ends when the client has chosen an export. 10 s: a live client
-    /// takes milliseconds, and a dead one holds a place.
+    /// Longest time for a handshake, which ends when the client has chosen an export. The default
+    /// is 10 s: a live client takes milliseconds, and a dead one keeps another client from being
+    /// served.
     pub handshake: Span,
-    /// Longest handshake while another client waits for a place. 1 s: three round trips around the
-    /// earth.
+    /// Longest time for a handshake while another client waits because the number of clients is at
+    /// its limit. The default is 1 s: three round trips around the earth.
     pub handshake_wanted: Span,
-    /// Longest wait for a place. 5 s: a place becomes free when a client leaves or a handshake
-    /// exceeds its limit, and a client without an answer may wait for ever.
+    /// Longest time that a client waits while the number of clients is at its limit. The default is
+    /// 5 s: a client that gets no answer may wait for ever, and by then another client may have
+    /// left or exceeded the limit of its handshake.
     pub place: Span,
 }
 
@@ -33,7 +35,8 @@ pub(crate) struct ConnectionLimit {
     of_workers: Box<[AtomicUsize]>,
     pub(crate) max: usize,
     pub(crate) time: TimeLimits,
-    /// Set while a client waits for a place, so that handshakes have to be shorter.
+    /// Set while a client waits because the number of clients is at its limit, so that handshakes
+    /// have to be shorter.
     pub(crate) wanted: AtomicBool,
 }
 
@@ -58,7 +61,7 @@ impl ConnectionLimit {
         self.count() >= self.max
     }
 
-    /// Takes a place in the worker with the fewest clients. Returns the index of the worker.
+    /// Counts a new client for the worker with the fewest clients. Returns the index of the worker.
     pub(crate) fn enter(&self) -> usize {
         let counts = self.of_workers.iter().map(|count| count.load(Ordering::Relaxed));
         let fewest = counts.enumerate().min_by_key(|(_, count)| *count);
@@ -72,6 +75,6 @@ impl ConnectionLimit {
     }
 }
 
-/// Largest limit of clients: 4,096. Each place has 4,096 client numbers, which its clients get in
-/// turn.
+/// Largest number of clients to which the limit can be set: 4,096. Each of these places has 4,096
+/// client numbers, which its clients get in turn.
 pub(crate) const PLACES_MAX: u32 = 1 << 12;

@@ -20,7 +20,7 @@ use weft_engine::LayoutSnapshot;
 /// Version of the protocol.
 pub const VERSION: u32 = 2;
 
-/// Longest line that either side accepts.
+/// Longest line in bytes that the server accepts.
 pub const LINE_BYTES_MAX: usize = 1 << 20;
 
 /// A request: one line to the server.
@@ -36,11 +36,11 @@ pub struct ControlRequest {
     pub command: Command,
 }
 
-/// Bytes that an array uses of each member.
+/// New number of bytes that an array uses of each member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum GrowSize {
-    /// The bytes that the smallest member has room for.
+    /// The largest number of bytes for which the smallest member has room.
     Max,
     /// This number of bytes, rounded down to whole chunks.
     Bytes(u64),
@@ -66,16 +66,18 @@ pub enum Command {
     /// shape. If a reshape has to move data, the answer comes earlier: when superblocks record that
     /// the reshape has begun.
     Grow {
-        /// New number of slots, without spares. For more slots, an array with parity is reshaped.
+        /// New number of slots, without spares; `None` for no change. For more slots, an array with
+        /// parity is reshaped.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         raid_devices: Option<u16>,
         /// Layout to which an array with parity is reshaped: md's name or number of the layout.
+        /// `None` for no change.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         layout: Option<String>,
-        /// Bytes of a chunk to which an array with parity is reshaped.
+        /// Chunk size in bytes to which an array with parity is reshaped; `None` for no change.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         chunk: Option<u64>,
-        /// Bytes of data on each member.
+        /// Size of the data on each member; `None` for no change.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         size: Option<GrowSize>,
     },
@@ -140,7 +142,7 @@ pub enum Command {
 }
 
 impl Command {
-    /// Sets md's `sync_action`; a check or repair covers everything.
+    /// Command that sets md's `sync_action`; a check or repair covers everything.
     #[must_use]
     pub fn sync_action(action: impl Into<String>) -> Self {
         Self::SyncAction { action: action.into(), from: None }
@@ -161,7 +163,7 @@ pub struct Response {
     /// [`FailureKind::exit_code`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kind: Option<FailureKind>,
-    /// Remarks about a command that was carried out, for people.
+    /// Remarks about a command that was carried out, for people; `None` if there are none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
     /// Answer to `get`: names and values of knobs.
@@ -170,7 +172,7 @@ pub struct Response {
     /// Answer to `get`: members with queues for which knobs have other values than for the volume.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub queues: Vec<QueueKnobs>,
-    /// Answer to `status`: state of the server.
+    /// Answer to `status`: state of the server. `None` for other commands.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<Status>,
 }
@@ -178,7 +180,7 @@ pub struct Response {
 /// Knobs of a member's queue that differ from those of the volume.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct QueueKnobs {
-    /// Number of the member within the server.
+    /// Index of the member within the server.
     pub index: u16,
     /// Path by which the member was opened.
     pub label: String,
@@ -209,13 +211,14 @@ pub struct Status {
     pub backend: String,
     /// Whether a panic has stopped the server from acknowledging anything.
     pub poisoned: bool,
-    /// Addresses that clients connect to.
+    /// Addresses by which clients reach the volumes: NBD URIs, block devices, sockets and files.
     pub listen: Vec<String>,
-    /// Number of connected clients, over all workers.
+    /// Number of connected NBD clients, over all workers.
     pub clients: usize,
-    /// Frames on loan to requests and replies of clients.
+    /// Number of frames on loan to requests and replies of clients.
     pub frames_held: u32,
-    /// Outputs of the engines (`Submit` and `Compute`) that their drivers have not answered yet.
+    /// Number of outputs of the engines (`Submit` and `Compute`) that their drivers have not
+    /// answered yet.
     pub tokens_outstanding: usize,
     /// Every volume of the server.
     pub volumes: Vec<VolumeStatus>,
@@ -237,7 +240,7 @@ pub struct VolumeStatus {
     /// Facts of the superblocks that do not change while the array runs; absent for a bare member.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub array: Option<ArrayStatus>,
-    /// Slots without a member that is in sync.
+    /// Number of slots without a member that is in sync.
     pub degraded: usize,
     /// Event count of the superblocks.
     pub events: u64,
@@ -248,12 +251,15 @@ pub struct VolumeStatus {
     /// The write-intent bitmap, if the array has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bitmap: Option<BitmapStatus>,
-    /// Running resync, recovery, check or repair: md's `sync_action`.
+    /// md's `sync_action`: the resync, recovery, check, repair or reshape that runs, or `idle` or
+    /// `frozen`.
     pub sync_action: String,
     /// The running or last resync, recovery, check or repair; absent if none has run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_sync: Option<LastSyncStatus>,
-    /// Sectors of each member that the resync or check has passed, and their total.
+    /// Number of sectors that the running or last resync or check has passed, and the number that
+    /// it has to pass: sectors of each member or, in a resync or check of RAID 10, of the array.
+    /// Absent if none has run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sync_completed: Option<(u64, u64)>,
     /// Number of units that the running or last resync or check has finished. A unit is one stripe,
@@ -264,13 +270,14 @@ pub struct VolumeStatus {
     /// 20 s; absent if none runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sync_speed: Option<u64>,
-    /// Sectors in which a check found a mismatch, md's `mismatch_cnt`.
+    /// Number of sectors in which the running or last check found a mismatch: md's `mismatch_cnt`.
     pub mismatch_cnt: u64,
-    /// Mismatches that checks have found: their numbers by the member with the wrong strip, and a
-    /// list of the first ones; absent if there are none.
+    /// Mismatches that the running or last check found: their numbers by the member with the wrong
+    /// strip, and a list of the first ones; absent if there are none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mismatches: Option<MismatchesStatus>,
-    /// Sector of each member from which on parity may be wrong; absent when all parity is right.
+    /// Sector from which on parity or copies may be wrong, so that a resync has to start there: a
+    /// sector of each member or, with RAID 10, of the array. Absent when no resync is due.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resync_from: Option<u64>,
     /// Reshape under way; absent if there is none.
@@ -279,9 +286,9 @@ pub struct VolumeStatus {
     /// Whether writes are refused because a member has no space left.
     #[serde(default)]
     pub no_space: bool,
-    /// Stripes of the stripe cache that are in use.
+    /// Number of stripes of the stripe cache that are in use.
     pub stripe_cache_active: u32,
-    /// Requests not answered yet.
+    /// Number of client requests that are not answered yet.
     pub requests_active: usize,
     /// Every member; failed ones stay until they are removed.
     pub members: Vec<MemberStatus>,
@@ -297,7 +304,7 @@ pub struct VolumeStatus {
 /// A resync, recovery, check or repair; see [`weft_engine::LastSync`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LastSyncStatus {
-    /// Number among those since the start of the server, from 1 on.
+    /// Number of this one among all that were started since the start of the server, from 1 on.
     pub number: u64,
     /// Action: md's `last_sync_action`.
     pub action: String,
@@ -327,14 +334,14 @@ pub struct ReshapeStatus {
 /// [`weft_engine::WriteBackSnapshot`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WriteBackStatus {
-    /// Rule by which writers are throttled: `dirty_throttle`.
+    /// Rule by which writers are throttled: the value of the knob `dirty_throttle`.
     #[serde(default)]
     pub throttle: String,
-    /// Writes of all volumes with an answer that is held back, because the throttle makes their
-    /// clients pause.
+    /// Number of writes, over all volumes, with an answer that is held back because the throttle
+    /// makes the client pause.
     #[serde(default)]
     pub answers_delayed: u64,
-    /// Throttling pauses of clients of all volumes since the start of the server.
+    /// Number of throttling pauses of clients of all volumes since the start of the server.
     #[serde(default)]
     pub pauses: u64,
     /// Limit on dirty pages and pages under write-back together, over all volumes of the server:
@@ -343,11 +350,11 @@ pub struct WriteBackStatus {
     /// Number of dirty bytes at which write-back runs in the background:
     /// `dirty_background_bytes`.
     pub dirty_background_bytes: u64,
-    /// Dirty bytes, which are lost if the server dies now.
+    /// Number of dirty bytes, which are lost if the server dies now.
     pub dirty: u64,
-    /// Bytes under write-back: they are being written to the members.
+    /// Number of bytes under write-back, which are being written to the members.
     pub writeback: u64,
-    /// Bytes written back since the start of the server.
+    /// Number of bytes written back since the start of the server.
     pub written: u64,
     /// Error of the last write-back, if it failed. The data stays dirty and is tried again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -377,15 +384,15 @@ pub struct ShareStatus {
     /// Group of the client, if it is in one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub group: Option<String>,
-    /// Reads from the volume.
+    /// Number of reads from the volume.
     pub reads: u64,
-    /// Requests to the volume other than reads, also flushes and trims.
+    /// Number of requests to the volume other than reads, which include flushes and trims.
     pub writes: u64,
-    /// Bytes of the reads.
+    /// Number of bytes of the reads.
     pub bytes_read: u64,
-    /// Bytes of the requests other than reads.
+    /// Number of bytes of the requests other than reads.
     pub bytes_written: u64,
-    /// Sectors that members read and wrote for the account.
+    /// Number of sectors that members read and wrote for the account.
     pub sectors: u64,
     /// Share of the account in the sectors of all accounts, in thousandths.
     pub share_permille: u32,
@@ -401,24 +408,24 @@ pub struct ShareStatus {
 pub struct PurposeStatus {
     /// Purpose: `user`, `rmw_read`, `reconstruct`, `parity`, `write_back`, `resync` or `metadata`.
     pub purpose: String,
-    /// Sectors that members read for this purpose.
+    /// Number of sectors that members read for this purpose.
     pub sectors_read: u64,
-    /// Sectors that members wrote for this purpose.
+    /// Number of sectors that members wrote for this purpose.
     pub sectors_written: u64,
 }
 
 /// A write-intent bitmap; see [`weft_engine::BitmapSnapshot`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BitmapStatus {
-    /// Chunk size in bytes.
+    /// Size of a chunk in bytes.
     pub chunk: u64,
-    /// Number of chunks.
+    /// Number of chunks, each of which has one bit.
     pub chunks: u64,
-    /// Chunks with their bit set.
+    /// Number of chunks with their bit set.
     pub dirty: u64,
-    /// Pages that md would allocate for the bitmap: one for 2,048 chunks.
+    /// Number of pages that md would allocate for the bitmap: one for 2,048 chunks.
     pub pages: u64,
-    /// Pages in which at least one chunk has its bit set.
+    /// Number of pages in which at least one chunk has its bit set.
     pub pages_dirty: u64,
     /// Lowest event count that a former member may have to be re-added with the bitmap.
     pub events_cleared: u64,
@@ -455,10 +462,10 @@ pub struct MismatchStatus {
     /// strip does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub member: Option<String>,
-    /// Slot of the member that `member` names.
+    /// Slot of the member that `member` names; absent if `member` is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slot: Option<u16>,
-    /// First sector of the wrong strip on the member that `member` names.
+    /// First sector of the wrong strip on the member that `member` names; absent if `member` is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub member_sector: Option<u64>,
 }
@@ -470,13 +477,13 @@ pub struct ArrayStatus {
     pub uuid: String,
     /// Name of the array, including that of its host.
     pub name: String,
-    /// Version of the superblock: `1.0`, `1.1` or `1.2`.
+    /// Version of the superblock: `0.90`, `1.0`, `1.1` or `1.2`.
     pub metadata: String,
     /// md's number of the level.
     pub level: i32,
     /// md's number of the layout.
     pub layout: u32,
-    /// Chunk size in bytes.
+    /// Size of a chunk in bytes.
     pub chunk: u64,
     /// Bytes of each member that the array uses.
     pub member_size: u64,
@@ -535,37 +542,39 @@ pub struct MemberStatus {
     /// Number of data sectors that the array may use; absent for a bare member.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub data_sectors: Option<u64>,
-    /// Data sectors already recovered, for a member that is rebuilding.
+    /// Number of data sectors that are recovered already, for a member that is rebuilding; absent
+    /// for other members.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recovery_offset: Option<u64>,
     /// I/O mode of the member: `direct` (`O_DIRECT`) or `buffered` (through the page cache).
     pub mode: String,
-    /// Read requests to the member since the start of the server.
+    /// Number of read requests to the member since the start of the server.
     pub reads: u64,
-    /// Write requests to the member since the start of the server.
+    /// Number of write requests to the member since the start of the server.
     pub writes: u64,
-    /// Flushes of the member since the start of the server.
+    /// Number of flushes of the member since the start of the server.
     pub flushes: u64,
-    /// Sectors read from the member since the start of the server.
+    /// Number of sectors read from the member since the start of the server.
     pub sectors_read: u64,
-    /// Sectors written to the member since the start of the server.
+    /// Number of sectors written to the member since the start of the server.
     pub sectors_written: u64,
-    /// Sectors read and written for clients.
+    /// Number of sectors that the member has read and written for clients.
     #[serde(default)]
     pub sectors_clients: u64,
-    /// Sectors read and written for resync; not part of [`MemberStatus::sectors_clients`].
+    /// Number of sectors that the member has read and written for resync; not part of
+    /// [`MemberStatus::sectors_clients`].
     #[serde(default)]
     pub sectors_resync: u64,
-    /// Sectors read and written for the array itself; not part of
+    /// Number of sectors that the member has read and written for the array itself; not part of
     /// [`MemberStatus::sectors_clients`].
     #[serde(default)]
     pub sectors_metadata: u64,
-    /// Sectors with a read error that were corrected by a write.
+    /// Number of sectors with a read error that were corrected by a write.
     pub corrected: u64,
     /// Ranges that hold no valid data, as in md's bad-block log; left out if there are none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub bad_blocks: Vec<BadBlocksStatus>,
-    /// Requests that the member has not answered yet.
+    /// Number of requests that the member has not answered yet.
     pub in_flight: u32,
     /// Requests that the member has answered, by kind; empty for a member in memory.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -596,13 +605,15 @@ pub struct AnsweredStatus {
     pub errors: u64,
     /// Sum of the latencies of these requests, in microseconds.
     pub sum_us: u64,
-    /// Median latency in microseconds, to one digit.
+    /// Median latency in microseconds, with one significant digit.
     pub p50_us: u64,
-    /// Latency in microseconds that 99 % of the requests did not exceed, to one digit.
+    /// Latency in microseconds that 99 % of the requests did not exceed, with one significant
+    /// digit.
     pub p99_us: u64,
-    /// Latency in microseconds that 99.9 % of the requests did not exceed, to one digit.
+    /// Latency in microseconds that 99.9 % of the requests did not exceed, with one significant
+    /// digit.
     pub p999_us: u64,
-    /// Longest latency in microseconds, to one digit.
+    /// Longest latency in microseconds, with one significant digit.
     pub max_us: u64,
     /// Numbers of requests that took less than 2, 4, 8 and so on microseconds: one number for each
     /// of the first [`AnsweredStatus::BOUNDS`] powers of two. Each number includes those before it.
@@ -627,7 +638,7 @@ pub struct QueueStatus {
     pub depth_from: Option<String>,
     /// Whether the member is treated as a rotational disk.
     pub rotational: bool,
-    /// Origin of `rotational`, as for `depth_from`.
+    /// Origin of `rotational`: `knob`, `device` or `assumed`.
     pub rotational_from: String,
 }
 
@@ -669,13 +680,13 @@ impl ControlRequest {
 }
 
 impl Response {
-    /// Creates the answer to a command that was carried out.
+    /// Answer to a command that was carried out.
     #[must_use]
     pub fn done() -> Self {
         Self { v: VERSION, ok: true, ..Self::default() }
     }
 
-    /// Creates the answer to a command that was not carried out, with the reason.
+    /// Answer to a command that was not carried out, with the reason.
     #[must_use]
     pub fn error(kind: FailureKind, text: impl Into<String>) -> Self {
         Self { v: VERSION, error: Some(text.into()), kind: Some(kind), ..Self::default() }
@@ -711,7 +722,8 @@ impl Client {
         Ok(Self { reader: BufReader::new(stream) })
     }
 
-    /// Sets the longest wait for an answer. The default is no limit, because `stop` may take long.
+    /// Sets the longest wait for an answer; `None` for no limit. The default is no limit, because
+    /// `stop` may take long.
     ///
     /// # Errors
     /// [`ControlError::Io`] for a duration of zero.

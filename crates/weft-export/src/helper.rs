@@ -9,7 +9,7 @@ use std::sync::{Arc, mpsc};
 
 use rustix::event::EventfdFlags;
 
-/// Thread that carries out commands `C`, in order; `R` is the result of one.
+/// Thread that carries out commands `C`, in order; `R` is the result of a command.
 pub(crate) struct Helper<C, R> {
     commands: mpsc::Sender<C>,
     results: mpsc::Receiver<R>,
@@ -45,7 +45,7 @@ impl<C: Send + 'static, R: Send + 'static> Helper<C, R> {
         let _ = self.commands.send(command);
     }
 
-    /// Takes the next result, if there is one.
+    /// Takes the next result; `None` if no command has ended since the last one.
     pub(crate) fn take_result(&self) -> Option<R> {
         let _ = rustix::io::read(&*self.eventfd, &mut [0; 8]);
         self.results.try_recv().ok()

@@ -14,23 +14,27 @@ use std::collections::VecDeque;
 
 use weft_units::ClientId;
 
-/// Number of looks at members that are left in a round, and the clients that wait for looks.
+/// Number of looks (queries of a member for its holes) that are left in a round of the event loop,
+/// and the clients that wait for looks.
 #[derive(Debug, Default)]
 pub(crate) struct HoleProbeBudget {
     left: usize,
-    /// Client to which the looks of this round go; `None` while no client has taken any.
+    /// Client that may take looks (queries of members for holes) in this round; `None` while no
+    /// client has taken any.
     turn: Option<ClientId>,
     line: VecDeque<ClientId>,
 }
 
 impl HoleProbeBudget {
-    /// Begins a round: all looks are available again, and no client has used any.
+    /// Begins a round of the event loop: all [`LOOKS_MAX`] looks are available again, and no client
+    /// has taken any.
     pub(crate) fn begin_round(&mut self) {
         self.left = LOOKS_MAX;
         self.turn = None;
     }
 
-    /// Whether a request of this client may look at members now. If not, the client is queued.
+    /// Whether a request of this client may query members for holes now. If not, the client is
+    /// queued.
     pub(crate) fn may_look(&mut self, client: ClientId) -> bool {
         let is_next = self.line.front().is_none_or(|next| *next == client);
         if self.left > 0 && (is_next || self.turn == Some(client)) {
@@ -46,7 +50,7 @@ impl HoleProbeBudget {
         false
     }
 
-    /// Subtracts `count` looks, which were taken, from those left.
+    /// Subtracts the `count` looks (queries of a member for its holes) that a request has taken.
     pub(crate) fn take(&mut self, count: usize) {
         self.left = self.left.saturating_sub(count);
     }
@@ -57,7 +61,8 @@ impl HoleProbeBudget {
     }
 }
 
-/// Number of looks in a round of a worker: some 0.2 ms, after which other requests are served.
+/// Number of looks (queries of a member for its holes) in a round of a worker's event loop: some
+/// 0.2 ms, after which other requests are served.
 pub(crate) const LOOKS_MAX: usize = 256;
 
 #[cfg(test)]

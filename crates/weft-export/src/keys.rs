@@ -31,7 +31,7 @@ pub const AUTHORITY: &str = "ca-cert.pem";
 pub const CERTIFICATE: &str = "server-cert.pem";
 /// Name of the file with the private key of a server.
 pub const KEY: &str = "server-key.pem";
-/// Time before the expiry of a certificate from which on the log warns of the expiry.
+/// Time before the expiry of a certificate from which on the log warns of the expiry: 30 days.
 pub const TOLD_BEFORE_END: Duration = Duration::from_secs(30 * 24 * 3600);
 
 /// Facts that a certificate states.
@@ -100,15 +100,17 @@ struct Loaded {
     certificate: Certificate,
     /// State of the files when they were last read.
     stamp: Vec<Stamp>,
-    /// Time at which the log last said that the certificate is about to expire.
+    /// Time at which the log last said that the certificate is about to expire; `None` if it has
+    /// not.
     told: Option<SystemTime>,
 }
 
-/// State of a file, by which a change is found: device, inode, size, and time of the change.
+/// State of a file, by which a change is found: device, inode, size, and time of the change. `None`
+/// if the file does not exist.
 type Stamp = Option<(u64, u64, u64, i64, i64)>;
 
 impl Keys {
-    /// Reads the keys of a folder.
+    /// Reads the keys of a folder; an error if they are not usable.
     pub(crate) fn open(folder: PathBuf) -> Result<Self, ServeError> {
         let stamp = stamp_of(&folder);
         let (config, certificate) = load(&folder).map_err(ServeError::Refused)?;
@@ -140,7 +142,7 @@ impl Keys {
         Arc::clone(&loaded.config)
     }
 
-    /// Logs, once a day, that the certificate is about to expire.
+    /// Logs, at most once a day, that the certificate expires within [`TOLD_BEFORE_END`].
     fn tell_end(&self, loaded: &mut Loaded, now: SystemTime) {
         let left = loaded.certificate.left(now);
         let is_due = loaded.told.is_none_or(|told| told + DAY <= now);
@@ -186,7 +188,7 @@ fn load(folder: &Path) -> Result<(Arc<ServerConfig>, Certificate), String> {
     Ok((Arc::new(config), facts))
 }
 
-/// Reads the certificates of a PEM file; at least one.
+/// Reads the certificates of a PEM file: at least one. The error is a sentence that names the file.
 fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
     let text = read(path)?;
     let found = CertificateDer::pem_slice_iter(&text).collect::<Result<Vec<_>, _>>();
@@ -230,5 +232,5 @@ pub fn read(path: &Path) -> Result<Vec<u8>, String> {
 }
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
-/// Longest file that is read: some hundred certificates.
+/// Largest size in bytes of a file that is read: some hundred certificates.
 const FILE_BYTES_MAX: u64 = 1 << 20;

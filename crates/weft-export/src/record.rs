@@ -22,7 +22,7 @@ use weft_units::Time;
 pub struct VolumeRequest {
     /// Operation of the request.
     pub op: RequestOp,
-    /// First byte; 0 for a flush.
+    /// Offset in the volume of the first byte; 0 for a flush.
     pub start: u64,
     /// Length in bytes; 0 for a flush.
     pub len: u64,
@@ -37,7 +37,7 @@ pub struct VolumeRequest {
 pub struct Arrival {
     /// Time from the first request to the arrival of this one.
     pub time: Time,
-    /// Operation and range.
+    /// Operation and range of the request.
     pub asked: VolumeRequest,
     /// Number of requests that arrived after the previous recorded one and before this one, and
     /// were not recorded.
@@ -68,7 +68,8 @@ struct State {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub struct Taken {
-    /// Number of requests that arrived after those that were taken, and were not recorded.
+    /// Number of requests that arrived after those that were taken, and were not recorded. It is 0
+    /// until the record has ended, because the next recorded request carries the number.
     pub lost: u64,
     /// Whether the record has ended, so that no further request will be recorded.
     pub ended: bool,
@@ -87,7 +88,7 @@ impl Recorder {
         Self { state: Mutex::default(), many: Condvar::new(), max }
     }
 
-    /// Records a request, if there is room.
+    /// Records a request, or counts it as lost if there is no room.
     pub(crate) fn note(&self, asked: VolumeRequest) {
         let mut state = self.lock();
         if state.arrivals.len() >= self.max {

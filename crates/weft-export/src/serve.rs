@@ -104,7 +104,7 @@ pub struct ServeOptions {
     /// Ways in which clients reach the volumes. Block devices, disks of virtual machines, and files
     /// serve the first volume only.
     pub listen: Vec<Listen>,
-    /// Path of the control socket.
+    /// Path of the control socket; `None` for no control socket.
     pub control: Option<PathBuf>,
     /// Way in which members are read and written.
     pub backend: Backend,
@@ -118,13 +118,14 @@ pub struct ServeOptions {
     /// Names of the groups of clients, from group 1 on.
     pub groups: Vec<String>,
     /// Mark that tells the next server whether this one ended with acknowledged writes in memory
-    /// only.
+    /// only; `None` for no mark.
     pub mark: Option<UnwrittenMark>,
-    /// Recorder of client requests, for all volumes.
+    /// Recorder of client requests, for all volumes; `None` if requests are not recorded.
     pub recorder: Option<Arc<Recorder>>,
-    /// Ends the server in good order when it becomes readable: a signalfd or the end of a pipe.
+    /// Descriptor that ends the server in good order when it becomes readable: a signalfd or the
+    /// end of a pipe.
     pub shutdown: OwnedFd,
-    /// Called once clients may connect and block devices are there.
+    /// Function that is called once clients may connect and block devices exist.
     pub on_ready: Box<dyn FnOnce(&Ready) + Send>,
 }
 
@@ -137,7 +138,7 @@ pub struct Ready {
     pub devices: Vec<PathBuf>,
     /// Paths of the sockets of vhost-user.
     pub vhost_user: Vec<PathBuf>,
-    /// Paths of the files, by FUSE.
+    /// Paths of the files that are mounted by FUSE.
     pub files: Vec<PathBuf>,
     /// Description of the I/O backend: `io_uring` or `threads`, with details.
     pub backend: String,
@@ -315,11 +316,12 @@ fn add_files(
 #[derive(Default)]
 struct Doors {
     nbd: Vec<NbdListen>,
-    /// Numbers of block devices; any one for `None`.
+    /// Numbers of the block devices to create; `None` lets the kernel choose the number of a
+    /// device.
     numbers: Vec<Option<u32>>,
-    /// Paths of the sockets of virtual machines.
+    /// Paths of the sockets to which virtual machines connect.
     machines: Vec<PathBuf>,
-    /// Paths of files.
+    /// Paths of the files to mount by FUSE.
     files: Vec<PathBuf>,
 }
 
@@ -352,7 +354,7 @@ impl Doors {
         Ok(doors)
     }
 
-    /// Number of clients that do not come by NBD.
+    /// Number of block devices, disks of virtual machines and files, each of which is one client.
     fn others(&self) -> usize {
         self.numbers.len() + self.machines.len() + self.files.len()
     }
@@ -388,7 +390,7 @@ fn entrances_of(listeners: &[Listener], shares: &[(String, ClientShare)]) -> Arc
     listeners.iter().map(entrance).collect()
 }
 
-/// URIs of each name of each volume, by listener.
+/// NBD URIs, one for each listener and each name of a volume, in the order of the listeners.
 fn uris_of(listeners: &[Listener], exports: &[ExportOptions]) -> Vec<String> {
     let main = exports.iter().map(|export| &export.name);
     let also = exports.iter().flat_map(|export| export.also.iter().map(|(name, _)| name));
@@ -396,7 +398,7 @@ fn uris_of(listeners: &[Listener], exports: &[ExportOptions]) -> Vec<String> {
     listeners.iter().flat_map(|listener| all.iter().map(|name| listener.uri(name))).collect()
 }
 
-/// Size and limits of the block device of a volume.
+/// Size and limits of a volume as a block device, as a virtual machine's disk and as a file.
 fn params_of(
     export: &ExportOptions,
     volume: &VolumeSnapshot,
@@ -427,10 +429,10 @@ fn room_for_clients(workers: usize) -> usize {
     room.max(1)
 }
 
-/// Descriptors that a worker opens when it starts.
+/// Number of descriptors that a worker opens when it starts.
 const DESCRIPTORS_OF_WORKER: usize = 2;
-/// Descriptors that clients cannot use: they are kept for administrators, and for members that are
-/// added.
+/// Number of descriptors that clients cannot use: they are kept for administrators, and for members
+/// that are added.
 const DESCRIPTORS_KEPT: usize = 16;
 
 /// Descriptions of all exports for clients: first those under the main name of each volume, then
@@ -495,10 +497,11 @@ struct UnbuiltServer {
 struct UnbuiltDriver {
     core: Box<dyn Core>,
     members: Vec<OpenMember>,
-    /// Frames of the stripe caches; the write-back cache has its own.
+    /// Number of frames of the stripe caches; the write-back cache has its own.
     cache_frames: u32,
     write_back_frames: u32,
-    /// Frames with pages of the write-back cache, which members never read or write directly.
+    /// Range of the frames with pages of the write-back cache, which members never read or write
+    /// directly.
     private_frames: Range<u32>,
     client_frames: u32,
 }
@@ -652,10 +655,10 @@ const WORKERS_MAX: usize = 4;
 /// Largest number of block devices, disks of machines and files: a worker has room for as many
 /// ports, beside those of NBD and of the control socket.
 const OTHERS_MAX: usize = WORKER_PORTS as usize - 2;
-/// Smallest preferred block size: a page of the cache.
+/// Smallest preferred block size in bytes: a page of the cache.
 const PREFERRED_BYTES: u32 = 4096;
-/// Largest payload of a request: what clients assume when a server announces no limit. Longer
-/// requests are cut into parts in any case.
+/// Largest payload of a request in bytes: the limit that clients assume when a server announces
+/// none. Longer requests are cut into parts in any case.
 const PAYLOAD_BYTES_MAX: u32 = 32 << 20;
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ pub struct ClientShare {
     pub class: Class,
     /// Weight, 1 to 1000; 0 for the default of 100.
     pub weight: u16,
-    /// Group, one of those that [`crate::ServeOptions::groups`] names.
+    /// Group of the clients: one of those that [`crate::ServeOptions::groups`] names.
     pub group: Group,
 }
 

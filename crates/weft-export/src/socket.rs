@@ -31,7 +31,7 @@ pub enum Listen {
     Nbd(NbdListen),
     /// A block device of this machine (ublk).
     Ublk {
-        /// Number of the device; any one for `None`.
+        /// Number of the device; `None` lets the kernel choose one.
         number: Option<u32>,
     },
     /// A virtual machine connects to a unix socket (vhost-user), created with mode 0600 and removed
@@ -205,7 +205,8 @@ impl Listener {
         Ok(Self { fd, address: Address::Tcp(address), is_ours: true, keys: None })
     }
 
-    /// Accepts the next client, with a nonblocking socket.
+    /// Accepts the next client, and returns its socket, which is nonblocking. Fails with `EAGAIN`
+    /// if no client waits.
     pub(crate) fn accept(&self) -> Result<OwnedFd, Errno> {
         let fd = rustix::net::accept_with(&self.fd, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK)?;
         if matches!(self.address, Address::Tcp(_)) {
@@ -268,7 +269,7 @@ fn new_socket(family: AddressFamily) -> Result<OwnedFd, Errno> {
     socket_with(family, SocketType::STREAM, flags, protocol)
 }
 
-/// Advice for a socket that cannot be created.
+/// Advice for a socket that cannot be created; empty if there is none.
 fn bind_hint(path: &Path, errno: Errno) -> &'static str {
     match errno {
         Errno::ADDRINUSE if is_socket(path) => "; another server listens there: stop it first",
@@ -293,7 +294,8 @@ fn is_stale(path: &Path, address: &SocketAddrUnix) -> bool {
     is_socket(path) && refused() == Err(Errno::CONNREFUSED)
 }
 
-/// Percent-encodes the characters that a URI cannot contain.
+/// Percent-encodes the characters that a URI cannot contain, and also `/` unless `keep_slash` is
+/// set.
 fn escape(text: &str, keep_slash: bool) -> String {
     let mut escaped = String::with_capacity(text.len());
     for byte in text.bytes() {

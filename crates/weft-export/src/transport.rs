@@ -59,13 +59,13 @@ impl Transport {
         self.failure.as_deref()
     }
 
-    /// Whether accepted bytes wait to be sent.
+    /// Whether bytes that [`Self::send`] has accepted wait to be sent.
     pub(crate) fn has_unsent(&self) -> bool {
         self.tls.as_ref().is_some_and(|tls| !tls.before.is_empty() || tls.connection.wants_write())
     }
 
-    /// Receives bytes into the slices. A result below their total length means that the socket has
-    /// no more bytes at present.
+    /// Receives bytes into the slices, and returns their number. A number below the total length of
+    /// the slices means that the socket has no more bytes at present; 0 is the end of the stream.
     pub(crate) fn recv(&mut self, slices: &mut [IoSliceMut<'_>]) -> Result<usize, Errno> {
         // After TLS has failed to start, nothing is received in plain text.
         if self.failure.is_some() {
@@ -96,7 +96,7 @@ impl Transport {
         }
     }
 
-    /// Sends accepted bytes that still wait.
+    /// Sends bytes that [`Self::send`] has accepted and that still wait.
     pub(crate) fn flush(&mut self) -> Result<(), Errno> {
         self.tls.as_mut().map_or(Ok(()), |tls| tls.flush(&self.socket))
     }
@@ -124,7 +124,7 @@ impl Failed {
 }
 
 impl Tls {
-    /// Fills the slices in order, until the socket has no more bytes.
+    /// Fills the slices in order, until the socket has no more bytes. Returns the number of bytes.
     fn recv(&mut self, socket: &Socket, slices: &mut [IoSliceMut<'_>]) -> Result<usize, Failed> {
         let mut count = 0;
         for slice in slices {

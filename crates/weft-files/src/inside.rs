@@ -14,13 +14,13 @@ pub struct ContentLocation {
     /// Name: the array's, `ARRAY#N` for a partition, `GROUP/VOLUME` for a logical volume, and
     /// `ARRAY:PATH` for a snapshot, from the name of its file system and its path there.
     pub name: String,
-    /// Size in bytes.
+    /// Size of the place in bytes.
     pub size: u64,
-    /// Content with the bytes, or why the place is not read.
+    /// Content of the place and its bytes, or the reason why the place is not read.
     pub content: Result<(Content, Shared), String>,
     /// Notes for the user on the place itself.
     pub notes: Vec<String>,
-    /// Further devices, if a file system is on several of them.
+    /// Further devices of a file system that is on several devices.
     pub further: Vec<Shared>,
 }
 
@@ -197,7 +197,8 @@ fn look_into(
     }
 }
 
-/// Largest number of places: tables may name the same bytes again and again.
+/// Largest number of places that are reported: partition tables may name the same bytes again and
+/// again.
 const PLACES_MAX: usize = 4096;
 /// Largest depth of nested partition tables that are read.
 const DEPTH_MAX: usize = 2;

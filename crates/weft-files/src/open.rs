@@ -14,7 +14,7 @@ pub struct Opened {
     pub notes: Vec<String>,
 }
 
-/// Opens the file system of a place on its devices, which is one for most kinds.
+/// Opens the file system of this kind on its devices. Most kinds have a single device.
 ///
 /// # Errors
 /// The content is of a kind that is not read, or the file system cannot be opened.

@@ -25,14 +25,14 @@ use crate::source::{BLOCK_BYTES, ReadError, Source};
 pub struct Content {
     /// Kind of the content.
     pub kind: Kind,
-    /// Label that a user gave.
+    /// Label that a user gave; `None` if there is none.
     pub label: Option<String>,
-    /// UUID in its usual form.
+    /// UUID in its usual form; `None` if the content has none.
     pub uuid: Option<String>,
-    /// Size in bytes, as the content itself says.
+    /// Size in bytes that the content itself records; `None` if it records none.
     pub size: Option<u64>,
     /// Time of the last use, in seconds from 1970; on ext the later of the last write and the last
-    /// mount.
+    /// mount. `None` if the content records none.
     pub last_use: Option<i64>,
     /// Notes for the user, such as blocks that cannot be read.
     pub notes: Vec<String>,
@@ -43,7 +43,7 @@ pub struct Content {
 pub enum Kind {
     /// btrfs, on this many devices.
     Btrfs(u64),
-    /// ext2, ext3 or ext4.
+    /// ext2, ext3 or ext4, with the number 2, 3 or 4.
     Ext(u8),
     /// LUKS, with its version.
     Luks(u16),
@@ -115,7 +115,8 @@ pub fn probe(source: &dyn Source) -> Content {
     content
 }
 
-/// The bytes `at..at + len`, up to the end, with zeros for blocks that cannot be read.
+/// The bytes `at..at + len`, up to the end of the source, with zeros for blocks that cannot be
+/// read. A note tells how many cannot.
 fn lossy(source: &dyn Source, at: u64, len: u64, notes: &mut Vec<String>) -> Vec<u8> {
     let len = len.min(source.size().saturating_sub(at));
     let mut bytes = vec![0; usize::try_from(len).unwrap_or(0)];
@@ -180,7 +181,8 @@ fn xfs(head: &[u8]) -> Option<Content> {
     })
 }
 
-/// ext2, ext3 or ext4, by the bytes of a superblock.
+/// Content of a source with this superblock of ext2, ext3 or ext4; `None` if the bytes are no such
+/// superblock, or that of a journal device.
 fn extended(superblock: &[u8]) -> Option<Content> {
     let generation = ext::generation(superblock)?;
     if le32(superblock, 0x60) & ext::JOURNAL_DEVICE != 0 {
@@ -252,7 +254,7 @@ fn other(source: &dyn Source, head: &[u8], notes: &mut Vec<String>) -> Content {
 
 /// Byte offset of the second superblock of btrfs.
 const BTRFS_SECOND: u64 = 64 << 20;
-/// Largest number of partitions: that of Linux.
+/// Largest number of partitions of a table that are read: the limit of Linux.
 const PARTITIONS_MAX: usize = 256;
 /// Flag in the state of an ext superblock: the kernel has detected errors.
 const ERRORS: u16 = 2;

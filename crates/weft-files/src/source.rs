@@ -29,7 +29,8 @@ pub trait Source {
     /// Fills `into` with the bytes from `offset`.
     ///
     /// # Errors
-    /// A part of the range lies beyond the end or cannot be read; `into` then has no meaning.
+    /// A part of the range lies beyond the end or cannot be read; the content of `into` is
+    /// undefined then.
     fn read_at(&self, offset: u64, into: &mut [u8]) -> Result<(), ReadError>;
 }
 
@@ -48,7 +49,7 @@ pub fn read_vec(source: &dyn Source, offset: u64, len: u64) -> Result<Vec<u8>, R
     Ok(bytes)
 }
 
-/// The range, if it lies within `size` bytes.
+/// Range of `len` bytes from `offset` on; an error if it does not lie within `size` bytes.
 pub(crate) fn inside(size: u64, offset: u64, len: u64) -> Result<Range<u64>, ReadError> {
     let end = offset.saturating_add(len);
     if end > size {
@@ -71,7 +72,7 @@ impl Source for Vec<u8> {
     }
 }
 
-/// Part of a source, from a first byte on.
+/// Byte range of a source, as a source of its own.
 pub struct Window {
     of: Shared,
     start: u64,
@@ -105,7 +106,8 @@ pub(crate) fn moved(error: ReadError, below: u64, above: u64) -> ReadError {
     ReadError { range: up(error.range.start)..up(error.range.end), why: error.why }
 }
 
-/// Source with a cache of lines in memory, and with a list of ranges that cannot be read.
+/// Source with a cache in memory of lines, which are aligned ranges of 64 KiB, and with a list of
+/// ranges that cannot be read.
 ///
 /// A disk that fails takes seconds for each attempt, and each attempt may damage it further. If a
 /// line cannot be read at once, each of its blocks is read once. The blocks that cannot be read are
@@ -120,13 +122,15 @@ struct Lines {
     /// Lines by number, each with the time of its last use. Blocks of `bad` are zeros in them.
     kept: BTreeMap<u64, (u64, Vec<u8>)>,
     clock: u64,
-    /// Ranges that cannot be read: each first byte with the end and the cause.
+    /// Ranges that cannot be read, by their first byte, each with its end and the cause.
     bad: BTreeMap<u64, (u64, String)>,
-    /// Line before which lines are read one at a time, because a longer read has failed there.
+    /// Number of the line before which lines are read one at a time, because a longer read has
+    /// failed there.
     slow_until: u64,
 }
 
-/// Bytes of a line. A disk needs about as long for a line as for one block.
+/// Number of bytes of a line, the unit of the cache. A disk needs about as long for a line as for
+/// one block.
 const LINE_BYTES: u64 = 64 << 10;
 
 /// Largest number of lines in the cache: 16 MiB.
@@ -135,18 +139,18 @@ const LINES_MAX: usize = 256;
 /// Number of lines that are read at once if the line before them is in the cache: 1 MiB in all.
 const AHEAD_LINES: u64 = 16;
 
-/// Shortest read that goes past the cache. In the cache, contents of large files would displace
-/// everything else.
+/// Length in bytes of the shortest read that bypasses the cache. In the cache, contents of large
+/// files would displace everything else.
 const PAST_BYTES: u64 = 256 << 10;
 
 /// Unit in bytes in which unreadable ranges are recorded: the block size of the arrays below.
 pub(crate) const BLOCK_BYTES: usize = 4096;
 
-/// Largest number of ranges that are remembered as bad. Neighbours with the same cause are one.
+/// Largest number of unreadable ranges that are remembered. Neighbours with the same cause are one.
 const BAD_MAX: usize = 1 << 16;
 
 impl Lines {
-    /// First remembered fault in a range.
+    /// First remembered fault in a range, cut to the range; `None` if no fault is known there.
     fn fault(&self, range: &Range<u64>) -> Option<ReadError> {
         let over = self.bad.range(..=range.start).next_back();
         let over = over.filter(|(_, (end, _))| *end > range.start);
@@ -171,7 +175,7 @@ impl Lines {
         has_room
     }
 
-    /// Makes room for another line.
+    /// Drops the less recently used half of the lines if the cache is full.
     fn make_room(&mut self) {
         if self.kept.len() >= LINES_MAX {
             // Half of the lines are dropped at once, so that the search for old lines is rare.
@@ -190,7 +194,8 @@ impl Cached {
         Self { of, lines: RefCell::default() }
     }
 
-    /// Copies the bytes of one line from `offset` on.
+    /// Copies bytes of one line into `into`, from `offset` of the source on; reads the line if it
+    /// is not in the cache.
     fn read_line(&self, offset: u64, into: &mut [u8]) -> Result<(), ReadError> {
         let number = offset / LINE_BYTES;
         let start = number * LINE_BYTES;
@@ -247,8 +252,8 @@ impl Cached {
         Some(first)
     }
 
-    /// Reads a line block by block, and remembers those that cannot be read. `None` if there is no
-    /// room for them.
+    /// Reads a line block by block. Blocks that cannot be read become zeros and are remembered;
+    /// `None` if there is no room to remember them.
     fn read_blocks(&self, lines: &mut Lines, number: u64) -> Option<Vec<u8>> {
         let start = number * LINE_BYTES;
         let len = usize::try_from(LINE_BYTES.min(self.size() - start)).unwrap_or(0);
@@ -270,7 +275,8 @@ impl Cached {
     }
 }
 
-/// Fills `into` from `within` on; a buffer that is not filled is an error, never zeros.
+/// Fills `into` with the bytes of `line` from index `within` on. Too few bytes are an error; they
+/// are never filled up with zeros.
 fn copy_part(line: &[u8], within: usize, into: &mut [u8]) -> Result<(), String> {
     let Some(from) = line.get(within..).and_then(|rest| rest.get(..into.len())) else {
         let (found, expected) = (line.len(), within.saturating_add(into.len()));

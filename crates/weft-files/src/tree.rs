@@ -27,7 +27,8 @@ pub enum TreeError {
     /// Bytes cannot be read.
     #[error("{0}")]
     Read(#[from] ReadError),
-    /// The file system or file uses something that is not read.
+    /// The node or the file system is not read, for the reason in the text: for example, it uses a
+    /// feature that is not supported, or a part of its tree is lost.
     #[error("{0}")]
     Refused(String),
 }
@@ -97,26 +98,26 @@ pub struct Node {
     pub uid: u32,
     /// Group ID.
     pub gid: u32,
-    /// Number of names.
+    /// Number of names (hard links).
     pub links: u32,
-    /// Last access.
+    /// Time of the last access.
     pub accessed: NodeTime,
-    /// Last change of the content.
+    /// Time of the last change of the content.
     pub modified: NodeTime,
-    /// Last change of the content or of these attributes.
+    /// Time of the last change of the content or of these attributes.
     pub changed: NodeTime,
     /// Bytes that the content takes in the file system: less than the size if it has holes.
     pub stored: u64,
     /// Number of a device, as the 32 bits in which Linux passes it on; 0 for other nodes.
     pub device: u32,
-    /// Message about a fault of the node that does not prevent reading.
+    /// Message about a fault of the node that does not prevent reading; `None` if there is none.
     pub fault: Option<String>,
 }
 
 /// Name in a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// Bytes of the name; not checked.
+    /// Bytes of the name as the file system stores it, which may not be a valid name.
     pub name: Vec<u8>,
     /// Number of the node.
     pub id: u64,
@@ -195,7 +196,7 @@ pub struct Pieces {
 pub struct Attribute {
     /// Name with its namespace, as `user.comment`.
     pub name: Vec<u8>,
-    /// Value as the system call takes it.
+    /// Value as setxattr(2) takes it.
     pub value: Vec<u8>,
 }
 

@@ -7,12 +7,12 @@
 #[derive(Default)]
 struct Stream {
     number: u64,
-    /// First byte in memory.
+    /// Offset in the file of the first byte in memory.
     start: u64,
     bytes: Vec<u8>,
-    /// End of the last read: a read from this offset on is sequential.
+    /// Offset of the end of the last read: a read that begins there is sequential.
     next: u64,
-    /// Byte before which nothing is read ahead, because a longer read failed before it.
+    /// Offset up to which nothing is read ahead: the end of an extended read that failed.
     slow_until: u64,
     used: u64,
 }
@@ -24,15 +24,16 @@ pub(crate) struct Ahead {
     clock: u64,
 }
 
-/// Fills a buffer with bytes from an offset on.
+/// Function that fills a buffer with the bytes of a file from an offset on.
 pub(crate) type Fetch<'f, E> = dyn FnMut(u64, &mut [u8]) -> Result<(), E> + 'f;
 
 impl Ahead {
-    /// Reads `len` bytes from `offset` of the file with the number `number` and `size` bytes. All
-    /// of them lie before the end of the file.
+    /// Returns the `len` bytes from `offset` of the file with the number `number`. The file has
+    /// `size` bytes, and the range lies before its end.
     ///
     /// # Errors
-    /// `fetch` fails for exactly these bytes; a fault of bytes that are read ahead is no error.
+    /// `fetch` fails for the requested bytes themselves; a fault in bytes that are read ahead is no
+    /// error.
     pub(crate) fn read<E>(
         &mut self,
         number: u64,
@@ -88,6 +89,7 @@ impl Stream {
     }
 
     /// Reads `more` bytes from `offset` into memory; if that fails, only the first `len` of them.
+    /// If these fail, too, the stream has no bytes in memory.
     fn fill<E>(
         &mut self,
         offset: u64,
@@ -112,7 +114,8 @@ impl Stream {
     }
 }
 
-/// Largest read in bytes: the same as in a copy of files, several full stripes of common arrays.
+/// Largest size of an extended read, in bytes: the same as in a copy of files, and several full
+/// stripes of common arrays.
 const AHEAD_MAX: usize = 4 << 20;
 /// Largest number of files that are read ahead at once, each with up to [`AHEAD_MAX`] bytes in
 /// memory: 32 MiB in all.

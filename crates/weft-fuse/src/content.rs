@@ -7,9 +7,9 @@ use weft_files::tree::{Node, Packed, PieceBytes, Pieces, Tree};
 /// Part of a file that cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Lost {
-    /// Byte range in the file.
+    /// Part that cannot be read, as a byte range in the file.
     pub(crate) range: Range<u64>,
-    /// Cause, as a message for the user.
+    /// Cause of the loss, as a message for the user.
     pub(crate) why: String,
 }
 
@@ -21,7 +21,8 @@ pub(crate) struct Content {
 }
 
 impl Content {
-    /// Makes the map of a file; faults that overlap become one.
+    /// Content of the file `node` with the segments and faults of `pieces`, which are sorted.
+    /// Faults that overlap are merged.
     pub(crate) fn of(node: &Node, mut pieces: Pieces) -> Self {
         pieces.list.sort_by_key(|piece| piece.range.start);
         pieces.faults.sort_by_key(|(range, _)| range.start);
@@ -36,8 +37,8 @@ impl Content {
         Self { size: node.size, pieces }
     }
 
-    /// Weight in a cache: the number of segments and faults, and one more for each 64 bytes that
-    /// the segments hold themselves.
+    /// Weight in a cache: 1, one more for each segment and each fault, and one more for each 64
+    /// bytes that the segments hold themselves.
     pub(crate) fn weight(&self) -> usize {
         let own = |bytes: &PieceBytes| match bytes {
             PieceBytes::Here(bytes) => bytes.len() / 64,
@@ -52,10 +53,11 @@ impl Content {
         &self.pieces.doubts
     }
 
-    /// Fills `into` with the bytes from `offset` on, all of which lie before the end.
+    /// Fills `into` with the bytes of the file from `offset` on. All of them lie before its end;
+    /// holes read as zeros.
     ///
     /// # Errors
-    /// The first part that cannot be read; `into` then has no meaning.
+    /// The first part that cannot be read; the content of `into` is undefined then.
     pub(crate) fn read(&self, tree: &dyn Tree, offset: u64, into: &mut [u8]) -> Result<(), Lost> {
         let asked = offset..offset.saturating_add(into.len() as u64);
         let faults = &self.pieces.faults;
@@ -90,13 +92,15 @@ impl Content {
         Ok(())
     }
 
-    /// First byte from `offset` on that is data (`SEEK_DATA`). `None` if only a hole follows.
+    /// Offset of the first byte from `offset` on that is data or cannot be read (`SEEK_DATA`).
+    /// `None` if only a hole follows.
     pub(crate) fn data_from(&self, offset: u64) -> Option<u64> {
         let next = self.segment(offset)?;
         Some(next.start.max(offset)).filter(|start| *start < self.size)
     }
 
-    /// First byte from `offset` on that is in a hole, or the end (`SEEK_HOLE`).
+    /// Offset of the first byte from `offset` on that is in a hole, or the size of the file
+    /// (`SEEK_HOLE`).
     pub(crate) fn hole_from(&self, offset: u64) -> u64 {
         let mut at = offset;
         while let Some(segment) = self.segment(at).filter(|segment| segment.start <= at) {
@@ -105,7 +109,7 @@ impl Content {
         at.min(self.size)
     }
 
-    /// First segment or fault that ends behind `offset`.
+    /// Byte range of the first segment or fault that ends behind `offset`; `None` if none does.
     fn segment(&self, offset: u64) -> Option<Range<u64>> {
         let Pieces { list, faults, .. } = &self.pieces;
         let piece = list.get(list.partition_point(|piece| piece.range.end <= offset));
@@ -115,7 +119,7 @@ impl Content {
     }
 }
 
-/// The intersection of two ranges, which overlap.
+/// Intersection of two ranges that overlap.
 fn common(one: &Range<u64>, other: &Range<u64>) -> Range<u64> {
     one.start.max(other.start)..one.end.min(other.end)
 }
@@ -125,7 +129,8 @@ fn unpack(tree: &dyn Tree, packed: &Packed, within: u64, into: &mut [u8]) -> Res
     copy(&bytes, packed.skip.saturating_add(within), into)
 }
 
-/// Fills `into` with the bytes from `from` on; too few bytes are an error, never zeros.
+/// Fills `into` with the part of `bytes` that begins at index `from`. Too few bytes are an error;
+/// they are never filled up with zeros.
 fn copy(bytes: &[u8], from: u64, into: &mut [u8]) -> Result<(), String> {
     let start = usize::try_from(from).unwrap_or(usize::MAX);
     let Some(part) = bytes.get(start..).and_then(|rest| rest.get(..into.len())) else {

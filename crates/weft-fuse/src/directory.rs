@@ -6,17 +6,18 @@ use weft_files::tree::{Entries, Entry};
 pub(crate) struct Directory {
     /// Entries in the order in which they are listed.
     pub(crate) entries: Vec<Entry>,
-    /// Indices of the entries in the order of their names.
+    /// Indices into `entries`, sorted by the names of the entries.
     by_name: Vec<u32>,
-    /// Whether a part of the directory is lost.
+    /// Whether a part of the directory cannot be read.
     pub(crate) is_damaged: bool,
     /// Messages about parts that are lost or may be wrong, and about names that are left out.
     pub(crate) faults: Vec<String>,
 }
 
 impl Directory {
-    /// Makes the directory of these entries. A name that is not valid for a file, and the second of
-    /// two equal names, are left out: the kernel would refuse the whole directory because of it.
+    /// Directory with these entries. A name that is not valid for a file, and the second of two
+    /// equal names, are left out, because the kernel would refuse the whole directory on account of
+    /// such a name.
     pub(crate) fn of(entries: Entries) -> Self {
         let Entries { list, mut faults, doubts } = entries;
         let is_damaged = !faults.is_empty();
@@ -45,7 +46,7 @@ impl Directory {
         Self { entries, by_name, is_damaged, faults }
     }
 
-    /// Number in the tree of the node with this name.
+    /// Number in the tree of the node with this name; `None` if no entry has the name.
     pub(crate) fn find(&self, name: &[u8]) -> Option<u64> {
         let of = |at: &u32| &self.entries[*at as usize];
         let found = self.by_name.binary_search_by(|at| of(at).name.as_slice().cmp(name));
@@ -60,7 +61,8 @@ fn is_name(name: &[u8]) -> bool {
 
 /// Longest name that FUSE passes on, in bytes.
 const NAME_MAX: usize = 1024;
-/// Largest number of entries: more than a directory that is read has room for.
+/// Largest number of entries that are kept: more than the largest directory that can be read has
+/// room for.
 const ENTRIES_MAX: usize = 1 << 26;
 
 #[cfg(test)]

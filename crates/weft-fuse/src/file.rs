@@ -23,42 +23,42 @@ use crate::mount::{Mount, MountError, Options};
 
 /// Request of the kernel for a mounted file. Ranges in bytes may begin and end anywhere.
 pub enum FileRequest {
-    /// Attributes of the file.
+    /// Request for the attributes of the file.
     Attributes(ReplyAttr),
-    /// Attributes after a new size was asked for.
+    /// Request to set the size, which is answered with the attributes.
     Resize {
-        /// Size in bytes.
+        /// Requested size in bytes.
         size: u64,
-        /// Whether it is set through an open file.
+        /// Whether the size is set through an open file, as by ftruncate(2), and not by path.
         by_file: bool,
         /// Object by which the request is answered.
         reply: ReplyAttr,
     },
-    /// Data of a range.
+    /// Request for the data of a range.
     Read {
-        /// First byte.
+        /// Offset in the file of the first byte.
         start: u64,
         /// Length in bytes.
         len: u32,
         /// Object by which the request is answered.
         reply: ReplyData,
     },
-    /// Data to store.
+    /// Request to store data.
     Write {
-        /// First byte.
+        /// Offset in the file of the first byte.
         start: u64,
-        /// The data.
+        /// The data to store.
         data: Vec<u8>,
-        /// Whether the data is durable before the reply.
+        /// Whether the data has to be durable before the reply.
         fua: bool,
         /// Object by which the request is answered.
         reply: ReplyWrite,
     },
-    /// Makes what was written durable.
+    /// Request to make all writes durable that were answered before.
     Flush(ReplyEmpty),
-    /// Zeroes for a range.
+    /// Request to write zeroes to a range.
     Zeroes {
-        /// First byte.
+        /// Offset in the file of the first byte.
         start: u64,
         /// Length in bytes.
         len: u64,
@@ -71,7 +71,7 @@ pub enum FileRequest {
     End,
 }
 
-/// A mounted file, and the queue of its requests. It is unmounted when the value is dropped.
+/// A mounted file, and the queue of its requests. The file is unmounted when the value is dropped.
 pub struct MountedFile {
     mount: Mount,
     requests: Receiver<FileRequest>,
@@ -79,7 +79,8 @@ pub struct MountedFile {
 }
 
 impl MountedFile {
-    /// Mounts a file on an existing one. Its requests wait until they are taken.
+    /// Mounts a file on the existing file `path`. Requests wait in the queue until [`Self::take`]
+    /// removes them.
     ///
     /// # Errors
     /// FUSE is missing or not permitted here, the mount was refused, or no descriptor is left.
@@ -93,7 +94,7 @@ impl MountedFile {
         Ok(Self { mount: Mount::new(file, path, options)?, requests, eventfd })
     }
 
-    /// The mount, by which it can be unmounted.
+    /// The mount of the file, by which the file can be unmounted.
     #[must_use]
     pub fn mount(&self) -> &Mount {
         &self.mount
@@ -105,22 +106,23 @@ impl MountedFile {
         self.requests.try_recv().ok()
     }
 
-    /// Records that the reader of the queue was woken: the descriptor is not readable until the
-    /// next request.
+    /// Resets the eventfd after it has woken the reader of the queue: the descriptor is not
+    /// readable again until the next request.
     pub fn woken(&self) {
         // An error is ignored: another call has read it.
         let _ = rustix::io::read(&*self.eventfd, &mut [0; 8]);
     }
 }
 
-/// Readable when there is a request.
+/// Descriptor that becomes readable when a request arrives, until [`MountedFile::woken`] resets it.
 impl AsFd for MountedFile {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.eventfd.as_fd()
     }
 }
 
-/// File for the crate `fuser`, which sends its operations to a [`MountedFile`].
+/// Implementation of `fuser`'s file system that sends the operations to a [`MountedFile`] as
+/// requests.
 struct Forward {
     to: SyncSender<FileRequest>,
     eventfd: Arc<OwnedFd>,
@@ -136,8 +138,8 @@ impl Forward {
     }
 }
 
-/// `fuser` drops the file when the session ends. The kernel sends no `destroy`, which it does only
-/// for file systems on block devices.
+/// Sends [`FileRequest::End`] when `fuser` drops the file at the end of the session. The kernel
+/// sends a `destroy` only for file systems on block devices.
 impl Drop for Forward {
     fn drop(&mut self) {
         self.send(FileRequest::End);
@@ -158,8 +160,8 @@ impl Filesystem for Forward {
         self.send(FileRequest::Attributes(reply));
     }
 
-    /// Changes of the mode, the owner or times are ignored, as if they were set and lost: the file
-    /// has none of its own.
+    /// Sets the size, or ignores new times, because the file has no times of its own. Changes of
+    /// the mode or the owner are refused with `EPERM`.
     fn setattr(
         &self,
         _: &fuser::Request,
@@ -187,8 +189,8 @@ impl Filesystem for Forward {
         });
     }
 
-    /// Opens the file without the kernel's page cache, because others may write what is in the file
-    /// by other ways.
+    /// Opens the file so that reads and writes bypass the kernel's page cache, because the data may
+    /// also be changed by other means than this file.
     fn open(&self, _: &fuser::Request, _: INodeNo, _: OpenFlags, reply: ReplyOpen) {
         let flags = FopenFlags::FOPEN_DIRECT_IO | FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES;
         reply.opened(FileHandle(0), flags);
@@ -254,7 +256,8 @@ impl Filesystem for Forward {
         reply.statfs(0, 0, 0, 1, 0, 4096, 0, 4096);
     }
 
-    /// Closing the file flushes nothing, as with a block device.
+    /// Refuses the flush at a close with `ENOSYS`: closing the file makes nothing durable, as with
+    /// a block device.
     fn flush(
         &self,
         _: &fuser::Request,
@@ -280,9 +283,10 @@ impl Filesystem for Forward {
     }
 }
 
-/// Largest number of requests that wait in the queue.
+/// Largest number of requests in the queue.
 const QUEUED_MAX: usize = 8;
-/// Largest number of requests of the kernel that are in flight without a program waiting for each.
+/// Largest number of background requests of the kernel in flight: requests for which no program
+/// waits, such as those of asynchronous I/O.
 const BACKGROUND_MAX: u16 = 64;
 /// Largest read or write of the kernel, in bytes.
 const REQUEST_BYTES: u32 = 1 << 20;

@@ -6,14 +6,14 @@ use std::path::{Path, PathBuf};
 use rustix::io::Errno;
 use thiserror::Error;
 
-/// Reason why a folder is not mounted on.
+/// Reason why a view cannot be mounted on a folder.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum FolderError {
-    /// There is nothing of this name.
+    /// No file or folder has this name.
     #[error("{0}: found nothing, expected an empty folder; mkdir makes it")]
     Missing(String),
-    /// Another kind of file has this name.
+    /// The name belongs to a file that is not a folder.
     #[error("{0}: found no folder, expected an empty one")]
     NoFolder(String),
     /// The folder is not empty.
@@ -21,31 +21,31 @@ pub enum FolderError {
         "{dir}: found {name:?} in it, expected an empty folder: a mount would hide what is there"
     )]
     NotEmpty {
-        /// The folder.
+        /// Path of the folder, for the message.
         dir: String,
         /// Name of an entry of the folder.
         name: String,
     },
-    /// A file system of FUSE is mounted there, and the process that served it has ended.
+    /// A FUSE file system is mounted on the folder, and the process that served it has ended.
     #[error(
         "{dir}: found a mount of a process that has ended, expected an empty folder; \
          `fusermount3 -u {dir}` (as root also `umount {dir}`) clears it"
     )]
     Stale {
-        /// The folder.
+        /// Path of the folder, for the message.
         dir: String,
     },
     /// The folder cannot be read.
     #[error("{dir}: {error}")]
     Io {
-        /// The folder.
+        /// Path of the folder, for the message.
         dir: String,
         /// Error of the operating system.
         error: io::Error,
     },
 }
 
-/// Accepts an existing empty folder. Returns its path without links.
+/// Checks that `dir` is an existing empty folder. Returns its absolute path without symbolic links.
 ///
 /// # Errors
 /// There is no empty folder of this name, or it cannot be read.

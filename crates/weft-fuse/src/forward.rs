@@ -17,11 +17,13 @@ use crate::view::{Latest, latest};
 /// File system that sends each request of the kernel to the thread of the view.
 pub(crate) struct Forward {
     pub(crate) to: SyncSender<Request>,
-    /// Whether no file can change, so that none has to be opened.
+    /// Whether the bytes of no file can change, so that the kernel may open files without a
+    /// request.
     pub(crate) is_fixed: bool,
-    /// Extended attributes of the inode for which they were requested last.
+    /// Copy of the extended attributes that were read last, with the number of their inode.
     pub(crate) latest: Latest,
-    /// Whether the kernel accepts `ENOSYS` for `open`, and then opens files without asking.
+    /// Whether `open` is answered with `ENOSYS`, after which the kernel opens files without a
+    /// request: the files are fixed, and the kernel supports this.
     pub(crate) without_open: bool,
 }
 
@@ -32,7 +34,8 @@ impl Forward {
         let _ = self.to.send(request);
     }
 
-    /// Answers a request for extended attributes from those that were read last, or passes it on.
+    /// Answers a request for extended attributes from the copy of those that were read last; passes
+    /// it on to the thread of the view if these belong to another inode.
     fn extended(&self, number: INodeNo, name: Option<&[u8]>, size: u32, reply: ReplyXattr) {
         match latest(&self.latest, number.0) {
             Some(all) => extended(&all, name, size, reply),

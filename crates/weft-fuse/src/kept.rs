@@ -37,8 +37,8 @@ impl<V: Clone> Kept<V> {
         self.values.insert(number, (self.clock, weight, value));
     }
 
-    /// Removes the least recently used values until half of the weight is free, so that this is
-    /// rare.
+    /// Removes the least recently used values until half of the maximum weight is free beside a new
+    /// value of this weight, so that removals are rare.
     fn make_room(&mut self, weight: usize) {
         let aim = (self.weight_max / 2).saturating_sub(weight);
         let mut all: Vec<(u64, u64)> = self.values.iter().map(|(at, it)| (it.0, *at)).collect();

@@ -52,7 +52,7 @@ pub enum MountError {
     /// The mount was refused.
     #[error("{dir}: {why}")]
     Refused {
-        /// The folder.
+        /// Path of the folder or file on which the file system was to be mounted, or is mounted.
         dir: String,
         /// Cause, from the kernel or from fusermount3.
         why: String,
@@ -62,19 +62,19 @@ pub enum MountError {
 /// Result of an unmount.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unmounted {
-    /// The mount was not in use and is gone.
+    /// The mount is gone: it was not in use, or had ended before.
     Now,
     /// The mount is in use and was only detached from its folder (`MNT_DETACH`). Programs that have
     /// files of the mount open get errors once this process has ended.
     Busy,
 }
 
-/// Handling of a mount that programs use, when it is to be unmounted.
+/// Behaviour of an unmount while programs use the mount.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InUse {
     /// The mount is detached: see [`Unmounted::Busy`].
     Detach,
-    /// The mount stays.
+    /// The mount stays, and the unmount fails.
     Refuse,
 }
 
@@ -84,7 +84,7 @@ pub struct Mount {
     point: MountPoint,
 }
 
-/// Folder or file on which a file system is mounted, for any thread.
+/// Folder or file on which a file system is mounted. Any thread can unmount by it.
 #[derive(Clone)]
 pub struct MountPoint {
     path: PathBuf,
@@ -92,7 +92,8 @@ pub struct MountPoint {
 }
 
 impl Mount {
-    /// Mounts a file system on `path`. A thread calls it from then on, until the unmount.
+    /// Mounts a file system on `path`. A thread of `fuser` calls the file system from then on,
+    /// until the unmount.
     ///
     /// # Errors
     /// FUSE is missing or not permitted here, or the mount was refused.
@@ -140,11 +141,12 @@ impl Drop for Mount {
 }
 
 impl MountPoint {
-    /// Unmounts. The file system is dropped when the kernel has ended the session, which it does
-    /// later if the mount was only detached.
+    /// Unmounts, unless the mount is gone already. The file system is dropped when the kernel has
+    /// ended the session; a mount that was only detached ends later.
     ///
     /// # Errors
-    /// The mount stays, and is served as before.
+    /// The mount is in use and is not to be detached, or cannot be unmounted for another reason. It
+    /// stays, and is served as before.
     pub fn unmount(&self, in_use: InUse) -> Result<Unmounted, MountError> {
         if !self.is_mounted.swap(false, Ordering::SeqCst) {
             return Ok(Unmounted::Now);
@@ -152,7 +154,7 @@ impl MountPoint {
         unmount(&self.path, in_use).inspect_err(|_| self.is_mounted.store(true, Ordering::SeqCst))
     }
 
-    /// Records that the mount is gone, as the file system was told.
+    /// Records that the kernel has ended the session, so that nothing is left to unmount.
     pub fn ended(&self) {
         self.is_mounted.store(false, Ordering::SeqCst);
     }
@@ -183,7 +185,8 @@ pub fn permitted() -> Result<(), MountError> {
     }
 }
 
-/// Path of the program that mounts without root; `None` if it is not installed.
+/// Path of the program that mounts without root: the variable `FUSERMOUNT_PATH`, or else
+/// fusermount3 or fusermount in `PATH`, /bin or /sbin. `None` if it is not installed.
 fn helper() -> Option<PathBuf> {
     let named = std::env::var_os("FUSERMOUNT_PATH").map(PathBuf::from);
     let path = std::env::var_os("PATH").unwrap_or_default();

@@ -38,7 +38,7 @@ impl Mounted {
         Ok(Self { requests, mount: Mount::new(forward, dir, options)?, end })
     }
 
-    /// A handle that unmounts.
+    /// A handle by which any thread can unmount the view.
     #[must_use]
     pub fn unmounter(&self) -> Unmounter {
         Unmounter { point: self.mount.point().clone(), end: self.end.clone() }
@@ -54,8 +54,9 @@ impl Mounted {
         self.mount.point().ended();
     }
 
-    /// The next request; `None` at the end. A program that has its answer sends the next request at
-    /// once: polling for it for a moment costs less than to sleep and be woken.
+    /// The next request; `None` once the channel is closed. A program often sends its next request
+    /// as soon as it has an answer, so that polling for a moment costs less than to sleep and be
+    /// woken.
     fn next(&self) -> Option<Request> {
         let start = Instant::now();
         while start.elapsed() < AWAKE {
@@ -70,8 +71,8 @@ impl Mounted {
 }
 
 impl Unmounter {
-    /// Unmounts, and ends [`Mounted::serve`]. If programs use the mount, it is detached from the
-    /// folder, and the programs get errors.
+    /// Unmounts the view, and ends [`Mounted::serve`]. If programs use the mount, it is detached
+    /// from the folder, and the programs get errors.
     ///
     /// # Errors
     /// The view cannot be unmounted, and is served as before.
@@ -85,5 +86,6 @@ impl Unmounter {
 
 /// Time for which the thread of the view polls for the next request before it sleeps.
 const AWAKE: Duration = Duration::from_micros(100);
-/// Largest number of requests that wait for the view: the kernel's thread then waits too.
+/// Largest number of requests in the channel to the thread of the view. If it is full, the thread
+/// that receives the kernel's requests waits, too.
 const WAITING_MAX: usize = 64;

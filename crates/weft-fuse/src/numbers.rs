@@ -20,12 +20,12 @@ pub(crate) struct Numbers {
 }
 
 impl Numbers {
-    /// The rule for a view with this many trees.
+    /// The rule for a view with `trees` trees.
     pub(crate) fn new(trees: usize) -> Self {
         Self { bits: (usize::BITS - trees.leading_zeros()).max(1) }
     }
 
-    /// Inode number of a file of the top folder.
+    /// Inode number of the file of the top folder with this index.
     pub(crate) fn file(&self, index: usize) -> u64 {
         (index as u64 + 1) << self.bits
     }
@@ -38,7 +38,8 @@ impl Numbers {
         (number != ROOT).then_some(number)
     }
 
-    /// Folder, file or node with an inode number; `None` if no such number is given out.
+    /// Folder, file or node that an inode number stands for; `None` for 0, which is no inode
+    /// number. The view may have no file or tree of this index.
     pub(crate) fn named(&self, number: u64) -> Option<Named> {
         let (low, high) = (number & ((1 << self.bits) - 1), number >> self.bits);
         Some(match (low, high) {

@@ -18,7 +18,7 @@ struct Known {
 }
 
 impl Paths {
-    /// Counts a lookup of a name in a directory.
+    /// Counts a lookup of inode `number`, and records its name and its directory `parent`.
     pub(crate) fn looked_up(&mut self, number: u64, parent: u64, name: &[u8]) {
         if let Some(known) = self.known.get_mut(&number) {
             known.lookups += 1;
@@ -31,7 +31,8 @@ impl Paths {
         self.known.insert(number, Known { parent, name: name.into(), lookups: 1 });
     }
 
-    /// Takes back a number of lookups, and drops the name with the last one.
+    /// Subtracts lookups of an inode that the kernel has forgotten. The name is dropped with the
+    /// last one.
     pub(crate) fn forget(&mut self, number: u64, lookups: u64) {
         if let Some(known) = self.known.get_mut(&number) {
             known.lookups = known.lookups.saturating_sub(lookups);
@@ -41,7 +42,7 @@ impl Paths {
         }
     }
 
-    /// Path below the mount, as far as it is known; `inode N` if nothing is known.
+    /// Path of an inode below the mount, from the names that are known; `inode N` if none is known.
     pub(crate) fn path(&self, number: u64) -> Vec<u8> {
         let (mut parts, mut at) = (Vec::new(), number);
         while let Some(known) = self.known.get(&at).filter(|_| parts.len() < PARTS_MAX) {
@@ -58,7 +59,7 @@ impl Paths {
     }
 }
 
-/// Largest number of parts of a path: a damaged directory may be in itself.
+/// Largest number of names in a path: a limit for damaged directories that contain themselves.
 const PARTS_MAX: usize = 1000;
 
 #[cfg(test)]

@@ -59,19 +59,21 @@ pub(crate) enum Request {
         number: u64,
         reply: ReplyStatfs,
     },
-    /// The value of an extended attribute, or the names of all.
+    /// Request for the value of the extended attribute `name` or, if it is `None`, for the names of
+    /// all.
     Extended {
         number: u64,
         name: Option<Vec<u8>>,
         size: u32,
         reply: ReplyXattr,
     },
-    /// End of the thread of the view, before the kernel ends the session.
+    /// End of the thread of the view, after an unmount or when the kernel has ended the session.
     End,
 }
 
 impl Request {
-    /// Answers the request. Returns false at the end.
+    /// Answers the request. Returns false only for [`Request::End`], after which no request
+    /// follows.
     pub(crate) fn answer(self, view: &mut View) -> bool {
         match self {
             Self::Lookup { parent, name, reply } => match view.lookup(parent, &name) {
@@ -126,7 +128,8 @@ impl Request {
     }
 }
 
-/// Answers with the value of an extended attribute, or with the names of all.
+/// Answers with the value of the extended attribute `name` or, if that is `None`, with the names of
+/// all, each followed by a 0 byte. A missing attribute is answered with `ENODATA`.
 pub(crate) fn extended(all: &[Attribute], name: Option<&[u8]>, size: u32, reply: ReplyXattr) {
     let Some(name) = name else {
         let names = all.iter().flat_map(|it| it.name.iter().chain(&[0]));
@@ -138,7 +141,8 @@ pub(crate) fn extended(all: &[Attribute], name: Option<&[u8]>, size: u32, reply:
     }
 }
 
-/// Answers with a value, or with its length if the request has room for 0 bytes.
+/// Answers with a value or, if the request has room for 0 bytes, with the length of the value. Room
+/// for fewer bytes than the value has is answered with `ERANGE`.
 fn value(reply: ReplyXattr, size: u32, value: &[u8]) {
     let len = u32::try_from(value.len()).unwrap_or(u32::MAX);
     match size {
@@ -178,5 +182,5 @@ fn number_of(error: Errno) -> fuser::Errno {
 
 /// Time for which the kernel keeps names and attributes: nothing changes them.
 const LONG: Duration = Duration::from_secs(1 << 30);
-/// Longest name that is reported to programs: that of the file systems that are read.
+/// Longest name in bytes that statfs(2) reports: the limit of the file systems that are read.
 const NAME_MAX: u32 = 255;

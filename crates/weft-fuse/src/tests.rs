@@ -45,7 +45,7 @@ impl Source for Device {
 
 const BLOCK: u64 = 4096;
 
-/// A file system: node 2 is its root.
+/// A file system in memory; node 2 is its root directory.
 struct Fake(Device);
 
 const NAMES: [(&[u8], u64); 11] = [
@@ -148,7 +148,7 @@ impl Tree for Fake {
     }
 }
 
-/// Bytes of node 10 and 11 where they can be read.
+/// Byte at offset `at` of the files 10 and 11, where they can be read.
 fn expected(at: u64) -> u8 {
     match at / BLOCK {
         0 | 1 => byte(10 * BLOCK + at),
@@ -164,7 +164,8 @@ fn device(bad: Range<u64>) -> Device {
     Device { size: 64 * BLOCK, bad }
 }
 
-/// A view with a volume, which may change with `changes`, and with a file system.
+/// A view with a file of a volume, which may change with `changes`, and with a file system; and its
+/// findings. The range `bad` of both cannot be read.
 fn view(bad: Range<u64>, changes: bool) -> (View, Findings) {
     let told = Findings::default();
     let tell = Rc::clone(&told);
@@ -179,12 +180,13 @@ fn view(bad: Range<u64>, changes: bool) -> (View, Findings) {
     (View::new(shown, Box::new(move |it| tell.borrow_mut().push(it.clone()))), told)
 }
 
-/// The number of a path.
+/// Inode number of the file or folder at a path.
 fn find(view: &mut View, path: &[&[u8]]) -> u64 {
     path.iter().fold(ROOT, |at, name| view.lookup(at, name).unwrap().ino.0)
 }
 
-/// Every name of a directory, listed a few entries at a time.
+/// Names of a directory, listed `at_once` entries at a time, and the error that ends the list, if
+/// any.
 fn names(view: &mut View, number: u64, at_once: usize) -> (Vec<Vec<u8>>, Option<Errno>) {
     let (mut all, mut from) = (Vec::new(), 0);
     loop {

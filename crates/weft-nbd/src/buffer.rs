@@ -1,8 +1,8 @@
 //! Byte buffers of a connection: input until a header is complete, output until the socket takes
 //! it.
 
-/// Collector for a header that arrives in parts. Has room for the longest header, and never
-/// allocates.
+/// Collector for a header that arrives in parts, with room for the longest header. The collector
+/// never allocates.
 #[derive(Debug)]
 pub(crate) struct Gather {
     bytes: [u8; GATHER_BYTES],
@@ -113,7 +113,8 @@ impl Outbox {
     }
 }
 
-/// Drops up to `remaining` bytes from the front of `input`. Returns whether all have been dropped.
+/// Drops up to `remaining` bytes from the front of `input`, and subtracts their number from
+/// `remaining`. Returns whether `remaining` is then 0.
 pub(crate) fn skip(input: &mut &[u8], remaining: &mut u32) -> bool {
     let count = (*remaining as usize).min(input.len());
     *input = &input[count..];
@@ -132,9 +133,10 @@ pub(crate) fn collect(input: &mut &[u8], data: &mut Vec<u8>, len: u32) -> bool {
     data.len() == len as usize
 }
 
-/// Size of the longest fixed header, that of a request or of a chunk.
+/// Size in bytes of the longest fixed header: that of a request or of a chunk with extended
+/// headers.
 const GATHER_BYTES: usize = crate::wire::RequestHeader::EXTENDED_BYTES;
-/// Capacity of an outbox that is kept while a connection lives: about 200 replies.
+/// Capacity in bytes that an empty outbox keeps while its connection is open: about 200 replies.
 const OUTBOX_KEEP_BYTES: usize = 4096;
 
 #[cfg(test)]

@@ -40,7 +40,7 @@ impl ExportInfo {
         .with(TransmissionFlags::SEND_FUA)
         .with(TransmissionFlags::SEND_WRITE_ZEROES);
 
-    /// The export with another size, of at most [`i64::MAX`] bytes.
+    /// Replaces the size, in bytes. A size above [`i64::MAX`] becomes [`i64::MAX`].
     #[must_use]
     pub fn with_size(self, size: u64) -> Self {
         Self { size: size.min(i64::MAX.cast_unsigned()), ..self }
@@ -146,7 +146,7 @@ impl ExportInfo {
         self.flags
     }
 
-    /// Minimum, preferred and maximum block size.
+    /// Minimum and preferred block size, and longest payload.
     #[must_use]
     pub fn block_sizes(&self) -> BlockSizes {
         self.block_sizes
@@ -359,7 +359,7 @@ impl<'a> MetaRequest<'a> {
         if rest.is_empty() { Ok(request) } else { Err("metadata queries do not fill option data") }
     }
 
-    /// Encodes a request for `base:allocation`.
+    /// Encodes a request for the context `base:allocation` of the export `name`.
     pub(crate) fn encode(name: &str) -> Vec<u8> {
         let mut data = Vec::new();
         for text in [name, wire::BASE_ALLOCATION] {
@@ -373,7 +373,8 @@ impl<'a> MetaRequest<'a> {
     }
 }
 
-/// Takes a counted string from the front of `data`: a length of 32 bits and that many bytes.
+/// Takes a counted string from the front of `data`: a length of 32 bits and that many bytes, which
+/// are returned. The error is a message for the client.
 fn take_counted<'a>(data: &mut &'a [u8]) -> Result<&'a [u8], &'static str> {
     let (len, rest) = data.split_first_chunk().ok_or("option data too short")?;
     let len = u32::from_be_bytes(*len) as usize;
@@ -478,7 +479,7 @@ impl<'a> InfoReply<'a> {
     }
 }
 
-/// Converts the length of a message that this crate has encoded, which always fits.
+/// Length in bytes of a message that this crate has encoded, which always fits in 32 bits.
 pub(crate) fn len_u32(len: usize) -> u32 {
     u32::try_from(len).expect("our own messages are a few KiB long")
 }

@@ -66,7 +66,7 @@ pub struct ServerConnection {
     shutting_down: bool,
     tls: Tls,
     terms: Terms,
-    /// Index of the export for which the client selected `base:allocation`.
+    /// Index of the export for which the client selected `base:allocation`; `None` if it did not.
     allocation_of: Option<usize>,
 }
 
@@ -116,7 +116,8 @@ impl ServerConnection {
         Self { tls: Tls::Required, ..self }
     }
 
-    /// Notes that the bytes from now on are those within TLS.
+    /// Records that TLS has started: from now on the bytes of input and output are those within
+    /// TLS.
     ///
     /// # Panics
     /// Panics unless the last event was [`ServerEvent::StartTls`].
@@ -133,8 +134,8 @@ impl ServerConnection {
     /// [`output`](Self::output) and must be sent before more input is consumed.
     ///
     /// # Panics
-    /// Panics while [`payload_remaining`](Self::payload_remaining) is not zero: those bytes are the
-    /// driver's.
+    /// Panics while [`payload_remaining`](Self::payload_remaining) is not zero, because the driver
+    /// has to take these bytes itself.
     #[must_use = "an event that is not looked at is a request or a reply lost"]
     pub fn input(&mut self, bytes: &[u8]) -> (usize, Option<ServerEvent>) {
         assert_eq!(self.payload_remaining(), 0, "the payload of a write was not taken");
@@ -158,7 +159,8 @@ impl ServerConnection {
         self.out.advance(count);
     }
 
-    /// Number of bytes of payload, for the last [`Op::Write`], that come next from the client.
+    /// Number of payload bytes of the last [`Op::Write`] that the driver has not taken yet. They
+    /// come next from the client.
     #[must_use]
     pub fn payload_remaining(&self) -> usize {
         match self.phase {
@@ -174,7 +176,7 @@ impl ServerConnection {
         }
     }
 
-    /// Notes that the driver has taken the next `count` bytes of payload.
+    /// Records that the driver has taken the next `count` bytes of payload.
     ///
     /// # Panics
     /// Panics when `count` is more than [`payload_remaining`](Self::payload_remaining).
@@ -188,8 +190,8 @@ impl ServerConnection {
         }
     }
 
-    /// Answers a request without data in its reply: any but a successful read. The reply is
-    /// appended to [`output`](Self::output).
+    /// Answers a request with a reply that has no data: any request except a read that succeeds.
+    /// The reply is appended to [`output`](Self::output).
     ///
     /// # Panics
     /// Panics for a successful read, because the driver has to send its data: see
@@ -264,8 +266,9 @@ impl ServerConnection {
     }
 
     /// Header of one part of a read that is answered in several parts, in order and without gaps.
-    /// Requires structured replies. After the header of a part with data the driver sends its
-    /// `extent.len` bytes.
+    /// `offset` is the part's position in the export; `extent` has its length, and whether it reads
+    /// as zeroes. After the header of a part with data the driver sends its `extent.len` bytes.
+    /// Requires structured replies.
     ///
     /// # Panics
     /// Panics without structured replies, or for a part of a read that must be answered in one
@@ -282,7 +285,8 @@ impl ServerConnection {
         ReplyHeader::piece(self.to(request), extent, offset, last)
     }
 
-    /// Answers a read of zeroes only, which are not sent. Requires structured replies.
+    /// Answers a read that found only zeroes, with a reply that has no data. Requires structured
+    /// replies.
     ///
     /// # Panics
     /// Panics without structured replies.
@@ -408,8 +412,8 @@ impl ServerConnection {
         Step::Again
     }
 
-    /// Decides from an option's number and length how its data is handled, before any of it is
-    /// kept.
+    /// Decides from the number and length of an option whether its data is collected, or skipped
+    /// and the option refused. No data has been kept at this point.
     fn on_option_header(&mut self, header: OptionHeader) -> Step {
         let OptionHeader { option, len } = header;
         let is_too_early = matches!(self.tls, Tls::Required)
@@ -465,8 +469,8 @@ impl ServerConnection {
         Step::Again
     }
 
-    /// Refuses an option after all of its data has been skipped, with a type of error reply and a
-    /// message.
+    /// Answers an option after all of its data has been skipped, with a type of reply and a
+    /// message. The reply is an error, except for `NBD_OPT_ABORT`, which ends the session.
     fn refuse_option(&mut self, option: u32, (kind, message): (u32, &'static str)) -> Step {
         let answer = if self.shutting_down && option != option::ABORT {
             (option_reply::ERR_SHUTDOWN, "server is shutting down")
@@ -702,7 +706,7 @@ pub enum CloseReason {
     /// Bytes in plain text followed the option that asks for TLS.
     #[error("found {len} bytes in plain text after NBD_OPT_STARTTLS, expected TLS")]
     BeforeTls {
-        /// Number of bytes.
+        /// Number of bytes in plain text.
         len: usize,
     },
     /// The client answered the greeting with unknown flags, or without fixed newstyle.
@@ -787,20 +791,22 @@ enum Tls {
 /// Outcome of one transition.
 type Step = Transition<ServerEvent>;
 
-/// Largest number of extents in one reply, which are 8 KiB of data.
+/// Largest number of extents in one reply: 8 KiB of data, or 16 KiB with extended headers.
 pub const EXTENTS_MAX: usize = 1024;
 /// Identifier of `base:allocation` in replies.
 const ALLOCATION_CONTEXT: u32 = 1;
-/// Bytes of output at which no more input is consumed: 64 KiB, some 2,000 replies. The replies
-/// to one option or request may exceed the limit, at most by a list of all exports.
+/// Number of bytes of output at which no more input is consumed: 64 KiB, some 2,000 replies or
+/// more. The replies to one option or request may exceed the limit, at most by a list of all
+/// exports.
 pub const OUTPUT_BYTES_HIGH: usize = 64 << 10;
-/// Longest option with data that is kept: a name of 4096 bytes and 30,000 information requests.
+/// Largest number of bytes of an option's data that is collected: a name of 4096 bytes and 30,000
+/// information requests.
 const OPTION_BYTES_MAX: u32 = 64 << 10;
-/// Longest option that is skipped. A longer one is taken for an attempt at denial of service, and
-/// ends the session.
+/// Largest number of bytes of an option's data that is skipped. Longer data is taken for an attempt
+/// at denial of service, and ends the session.
 const OPTION_SKIP_BYTES_MAX: u32 = 1 << 20;
-/// Longest payload of a refused write that is skipped: 64 MiB, twice the size that the NBD protocol
-/// asks servers to tolerate.
+/// Largest number of payload bytes of a refused write that is skipped, unless the export permits
+/// longer writes: 64 MiB, twice the size that the NBD protocol asks servers to tolerate.
 ///
 /// Source   proto.md "Size constraints"
 const PAYLOAD_SKIP_BYTES_MAX: u32 = 64 << 20;

@@ -25,7 +25,7 @@ use crate::wire::{
 pub enum Op {
     /// Query extents. Any length is legal, but the server may answer for only a part of it.
     BlockStatus {
-        /// First byte.
+        /// Offset in the export of the first byte.
         offset: u64,
         /// Length in bytes.
         len: u64,
@@ -34,7 +34,7 @@ pub enum Op {
     },
     /// Prefetch a range.
     Cache {
-        /// First byte.
+        /// Offset in the export of the first byte.
         offset: u64,
         /// Length in bytes.
         len: u64,
@@ -43,16 +43,17 @@ pub enum Op {
     Flush,
     /// Read a range.
     Read {
-        /// First byte.
+        /// Offset in the export of the first byte.
         offset: u64,
         /// Length in bytes.
         len: u32,
-        /// Whether the reply must be one chunk (`NBD_CMD_FLAG_DF`), as replies of weft always are.
+        /// Whether the reply must be one chunk (`NBD_CMD_FLAG_DF`), as a reply from weft's server
+        /// always is.
         df: bool,
     },
     /// Discard a range.
     Trim {
-        /// First byte.
+        /// Offset in the export of the first byte.
         offset: u64,
         /// Length in bytes.
         len: u64,
@@ -61,7 +62,7 @@ pub enum Op {
     },
     /// Write a range; `len` bytes of payload follow.
     Write {
-        /// First byte.
+        /// Offset in the export of the first byte.
         offset: u64,
         /// Length in bytes.
         len: u32,
@@ -70,7 +71,7 @@ pub enum Op {
     },
     /// Write zeroes to a range.
     WriteZeroes {
-        /// First byte.
+        /// Offset in the export of the first byte.
         offset: u64,
         /// Length in bytes.
         len: u64,

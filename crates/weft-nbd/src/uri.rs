@@ -14,7 +14,7 @@ use std::str::FromStr;
 
 use crate::wire::{PORT, STRING_BYTES_MAX};
 
-/// Address of a server and name of an export, as an NBD URI.
+/// An NBD URI: address of a server, name of an export, and use of TLS.
 ///
 /// ```
 /// use weft_nbd::{NbdAddress, NbdUri};
@@ -138,11 +138,11 @@ impl fmt::Display for NbdUri {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum UriError {
-    /// The host is invalid, has a user name, or is given for a unix socket.
+    /// The host is invalid, contains a user name, or is given for a unix socket.
     #[error("host `{0}`: expected HOST, HOST:PORT or [IPV6]:PORT, and none for nbd+unix")]
     Authority(String),
-    /// A `%` is not followed by two hexadecimal digits, or a character is not written in that form
-    /// although it must be.
+    /// A `%` is not followed by two hexadecimal digits, or a character has to be written as `%` and
+    /// two such digits and is not.
     #[error("`{0}`: expected URI characters, others written as % and two hexadecimal digits")]
     Encoding(String),
     /// The export name is invalid.
@@ -216,7 +216,8 @@ fn parse_authority(authority: &str) -> Result<NbdAddress, UriError> {
     Ok(NbdAddress::Tcp { host, port })
 }
 
-/// Decodes a text in which `%xx` stands for bytes.
+/// Decodes a text in which `%xx` stands for a byte. It is an error if the text has a `%` without
+/// two hexadecimal digits, a space or a control character.
 fn decode(text: &str) -> Result<Vec<u8>, UriError> {
     let malformed = || UriError::Encoding(text.into());
     let mut bytes = Vec::with_capacity(text.len());

@@ -49,12 +49,14 @@ pub const PORT: u16 = 10_809;
 /// Source   proto.md "Conventions"
 pub const STRING_BYTES_MAX: usize = 4096;
 
-/// Payload that every peer has to accept, and the largest one that weft advertises, 32 MiB.
+/// Largest payload in bytes that every peer has to accept, and the largest one that weft
+/// advertises: 32 MiB.
 ///
 /// Source   proto.md "Size constraints"
 pub const PAYLOAD_BYTES_DEFAULT: u32 = 1 << 25;
 
-/// Zero bytes after the reply to `NBD_OPT_EXPORT_NAME` unless both sides agreed to leave them out.
+/// Number of zero bytes after the reply to `NBD_OPT_EXPORT_NAME`, unless both sides agreed to leave
+/// them out.
 ///
 /// Source   proto.md "Newstyle negotiation"
 pub const EXPORT_NAME_ZEROES: usize = 124;
@@ -113,7 +115,7 @@ pub mod option_reply {
     pub const ACK: u32 = 1;
     /// One entry of the list of exports.
     pub const SERVER: u32 = 2;
-    /// One piece of information about an export.
+    /// One item of information about an export.
     pub const INFO: u32 = 3;
     /// One metadata context.
     pub const META_CONTEXT: u32 = 4;
@@ -161,7 +163,7 @@ pub mod info {
 pub mod command {
     /// Read a range.
     pub const READ: u16 = 0;
-    /// Write a range; the only command that is followed by payload.
+    /// Write a range; the data follows as payload.
     pub const WRITE: u16 = 1;
     /// End the session.
     pub const DISC: u16 = 2;
@@ -199,24 +201,27 @@ pub mod command_flag {
 ///
 /// Source   proto.md "Structured reply flags" and "Structured reply types"
 pub mod chunk {
-    /// Flag: the last chunk of its reply.
+    /// Flag of the last chunk of a reply.
     pub const DONE: u16 = 1 << 0;
     /// Chunk without content, which ends a reply.
     pub const NONE: u16 = 0;
-    /// Payload: 64-bit offset, then data.
+    /// Chunk of data. Payload: 64-bit offset, then data.
     pub const OFFSET_DATA: u16 = 1;
-    /// Payload: 64-bit offset, 32-bit length of the range of zeroes.
+    /// Chunk of zeroes. Payload: 64-bit offset, 32-bit length of the range of zeroes.
     pub const OFFSET_HOLE: u16 = 2;
-    /// Payload: 32-bit context, then extents, each with 32-bit length and 32-bit flags.
+    /// Chunk of extents. Payload: 32-bit context, then extents, each with 32-bit length and 32-bit
+    /// flags.
     pub const BLOCK_STATUS: u16 = 5;
+    /// Chunk of extents that takes the place of `BLOCK_STATUS` if extended headers were negotiated.
     /// Payload: 32-bit context, 32-bit count, then extents, each with 64-bit length and 64-bit
-    /// flags. Replaces `BLOCK_STATUS` with extended headers.
+    /// flags.
     pub const BLOCK_STATUS_EXT: u16 = 6;
     /// Bit that is set in the type of every error chunk.
     pub const ERROR_BIT: u16 = 1 << 15;
-    /// Payload: 32-bit error, 16-bit length of the message, message.
+    /// Error chunk. Payload: 32-bit error, 16-bit length of the message, message.
     pub const ERROR: u16 = ERROR_BIT + 1;
-    /// Payload: that of `ERROR`, then the 64-bit offset at which the error happened.
+    /// Error chunk with a position. Payload: that of `ERROR`, then the 64-bit offset at which the
+    /// error happened.
     pub const ERROR_OFFSET: u16 = ERROR_BIT + 2;
 }
 
@@ -302,7 +307,7 @@ pub enum NbdError {
     /// `NBD_EPERM`: the export is read-only.
     #[error("operation not permitted")]
     Permission = 1,
-    /// `NBD_EIO`: the members failed.
+    /// `NBD_EIO`: members of the volume failed.
     #[error("input/output error")]
     Io = 5,
     /// `NBD_ENOMEM`: the server has no memory. Servers should avoid this error.
@@ -361,7 +366,7 @@ pub struct RequestHeader {
     pub command: u16,
     /// Cookie that the client chose, repeated in the reply.
     pub cookie: u64,
-    /// First byte of the range.
+    /// Offset in the export of the first byte.
     pub offset: u64,
     /// Length of the range in bytes.
     pub len: u64,
@@ -470,7 +475,7 @@ impl SimpleReply {
     }
 }
 
-/// Start of a structured reply chunk.
+/// Header of a structured reply chunk.
 ///
 /// Source   proto.md "Structured reply chunk message", "Extended reply chunk message"
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -495,7 +500,7 @@ impl ChunkHeader {
     /// offset that the header repeats.
     ///
     /// # Errors
-    /// The length, if it is more than 32 bits.
+    /// The length of the payload, if it needs more than 32 bits.
     pub(crate) fn parse_extended(bytes: &[u8; Self::EXTENDED_BYTES]) -> Result<(Self, u64), u64> {
         debug_assert_eq!(u32_at(bytes, 0), EXTENDED_CHUNK_MAGIC);
         let (offset, len) = (u64_at(bytes, 16), u64_at(bytes, 24));
@@ -541,7 +546,7 @@ impl ChunkHeader {
     }
 }
 
-/// Start of an option.
+/// Header of an option of the handshake.
 ///
 /// Source   proto.md "Newstyle negotiation"
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -578,7 +583,7 @@ impl OptionHeader {
     }
 }
 
-/// Start of a reply to an option.
+/// Header of a reply to an option.
 ///
 /// Source   proto.md "Fixed newstyle negotiation"
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -21,7 +21,7 @@ use crate::control::{
 };
 
 /// Converts a step to a command for the engine. Returns the engine's verb, and the step that waits
-/// for the engine's answer. The error is the response to a command that ends here.
+/// for the engine's answer. The error is the response to a command that is refused.
 pub(super) fn start(cx: &mut Context<'_, '_>, step: Step) -> Result<(Verb, Step), Box<Response>> {
     match step {
         Step::Add(member) => add(cx, &member, false),
@@ -87,7 +87,8 @@ pub(super) fn sectors_of(size: GrowSize) -> Option<Sectors> {
     }
 }
 
-/// md's number of the layout that a command names, for the level of the volume.
+/// md's number of the layout that a command names, for the level of the volume. The error is the
+/// refusal of a name that the level does not have.
 pub(super) fn layout_named(
     cx: &mut Context<'_, '_>,
     volume: VolumeId,
@@ -104,7 +105,8 @@ pub(super) fn layout_named(
     })
 }
 
-/// Parses a new value of a knob, and checks it against the range that the knob has now.
+/// Parses a new value of a knob, and checks it against the range that the knob has now. The error
+/// is the refusal of another value.
 fn knob_to_set(cx: &mut Context<'_, '_>, name: &str, value: &str) -> Result<Knob, Box<Response>> {
     // The volume's current knobs, because ranges depend on them. All volumes have the same knobs.
     let snapshot = cx.driver.snapshot();
@@ -129,7 +131,8 @@ fn bitmap_to_set(value: &str) -> Result<Option<NewBitmap>, Box<Response>> {
     }
 }
 
-/// Opens the member that a command adds; `back` says that it is a former member, to be re-added.
+/// Opens the member that a command adds. `back` says that the member is a former one, to be
+/// re-added. Returns the engine's verb, and the step that waits for the engine's answer.
 pub(super) fn add(
     cx: &mut Context<'_, '_>,
     member: &str,
@@ -196,7 +199,7 @@ pub(super) fn add(
     Ok((Verb::Add { member: info, former, device_uuid }, Step::Adding(index)))
 }
 
-/// Metadata by which a former member may be re-added, or the reason why the member cannot be.
+/// Metadata by which a former member may be re-added, or the reason why it cannot be.
 fn former(found: Candidate) -> Result<Box<Former>, String> {
     let superblock = *found.superblock?;
     let bad_blocks = found.logs.bad_blocks.transpose()?.unwrap_or_default();
@@ -292,7 +295,8 @@ pub(super) fn what_runs(cx: &mut Context<'_, '_>, volume: VolumeId) -> Option<St
     Some(format!("busy: a {what} is running; {way_out}"))
 }
 
-/// Text for the refusal of a check or repair that would begin beyond its end.
+/// Text for the refusal of a check or repair that would begin behind the last data sector; `None`
+/// for a volume without a layout.
 pub(super) fn beyond_the_end(
     cx: &mut Context<'_, '_>,
     volume: VolumeId,
@@ -309,8 +313,7 @@ pub(super) fn beyond_the_end(
     Some(format!("from: found sector {from}, expected less than {end}, the data sectors of {of}"))
 }
 
-/// Creates the answer to a command that was not carried out. It is boxed because it is the rare
-/// case.
+/// Answer to a command that was not carried out. The answer is boxed because it is the rare case.
 pub(super) fn refusal(kind: FailureKind, text: impl Into<String>) -> Box<Response> {
     Box::new(Response::error(kind, text))
 }
@@ -379,8 +382,8 @@ pub(super) fn bitmap_of(bitmap: &BitmapSnapshot) -> BitmapStatus {
     BitmapStatus { chunk: chunk.0, chunks, dirty, pages, pages_dirty, events_cleared }
 }
 
-/// Mismatches of a volume, with the labels of the members. A member that has been removed is named
-/// by its index.
+/// Mismatches of a volume, with the labels of the members; `None` if there are none. A member that
+/// has been removed is named by its index.
 pub(super) fn mismatches_of(volume: &VolumeSnapshot) -> Option<MismatchesStatus> {
     let Mismatches { by_member, not_located, first } = &volume.mismatches;
     if first.is_empty() {

@@ -9,8 +9,8 @@ use weft_units::SectorRange;
 use super::shares::sectors_of;
 use crate::control::{AnsweredStatus, BadBlocksStatus, MemberStatus, QueueStatus};
 
-/// Status of a member. `open` is its open file; `None` once the member does not belong to its
-/// array. `answered` are its requests by kind.
+/// Status of a member. `open` is its open file, or `None` once the member does not belong to its
+/// array; `answered` counts the requests that the member has answered, by kind.
 pub(super) fn status_of(
     member: &MemberSnapshot,
     volume: &VolumeSnapshot,

@@ -486,7 +486,7 @@ const OUTPUT_BYTES_HIGH: usize = 64 << 10;
 const COMMANDS_MAX: usize = 16;
 /// Largest number of connections to the control socket at the same time.
 const ADMINISTRATORS_MAX: u32 = 16;
-/// Number of connections after which a client number is used again.
+/// Number of accepted connections after which the numbers of clients repeat.
 const GENERATIONS: u32 = 1 << 16;
 /// Event key of the first connection. The key below it, 0, is that of the listener.
 const KEY_CLIENTS: u32 = 1;

@@ -45,7 +45,8 @@ pub(super) fn shares_of(
     volume.accounts.iter().map(share).collect()
 }
 
-/// Sectors that a member moved for the accounts with an owner for which `is` returns true.
+/// Number of sectors that a member moved for the accounts with an owner for which `is` returns
+/// true.
 pub(super) fn sectors_of(member: &MemberSnapshot, is: impl Fn(Party) -> bool) -> u64 {
     member.served.iter().filter(|(party, _)| is(*party)).map(|(_, sectors)| sectors.0).sum()
 }

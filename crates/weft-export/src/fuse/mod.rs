@@ -43,18 +43,20 @@ pub(crate) struct FusePort {
     exported: Exported,
     extent: Extent,
     made: SystemTime,
-    /// Steps that have not begun, in order.
+    /// Steps (requests to the volume) that have not begun, in order.
     waiting: VecDeque<Step>,
     in_flight: InFlight,
-    /// Whether a step that has to be alone has begun, and the one after it has not ended.
+    /// Whether a write of a part of a block is under way: a step that reads the blocks, and one
+    /// that writes them back. No other step begins until both have ended.
     is_alone: bool,
     phase: Phase,
-    /// Thread that unmounts the file: the kernel may ask for its attributes meanwhile.
+    /// Thread that unmounts the file, so that the port can answer when the kernel asks for
+    /// attributes meanwhile.
     unmounting: Helper<(), Result<Unmounted, MountError>>,
 }
 
-/// Steps in flight, by the number that is their request to the [`KernelClient`]. Its closures use
-/// the data of several of them.
+/// Steps in flight, by number. The [`KernelClient`] has this number as the request of a step. A
+/// cell holds the list, because closures that copy data look up the data of several steps.
 #[derive(Default)]
 struct InFlight {
     steps: RefCell<Vec<Option<Step>>>,
@@ -95,7 +97,8 @@ impl FusePort {
         })
     }
 
-    /// Takes requests that have arrived, as long as few of them wait here.
+    /// Takes requests that have arrived until [`WAITING_MAX`] steps wait. Requests for attributes
+    /// are answered at once.
     fn receive(&mut self, cx: &mut Context<'_, '_>) {
         while self.waiting.len() < WAITING_MAX {
             let Some(request) = self.exported.file.take() else { return };
@@ -125,7 +128,8 @@ impl FusePort {
         }
     }
 
-    /// Sees that the volume has grown.
+    /// Raises the size of the file to that of the volume, if the export covers the whole volume and
+    /// the volume has grown.
     fn see_size(&mut self, cx: &mut Context<'_, '_>) {
         let served = self.client.served();
         if !served.whole {
@@ -327,8 +331,9 @@ impl Port for FusePort {
 
 const KEY_REQUESTS: u32 = 0;
 const KEY_UNMOUNTED: u32 = 1;
-/// Largest number of steps that wait here; further requests wait in the queue.
+/// Largest number of steps that wait in the port; further requests wait in the queue of the mounted
+/// file.
 const WAITING_MAX: usize = 16;
-/// Time for which the kernel uses attributes without asking again.
+/// Time for which the kernel uses attributes without asking again: none, because the size may grow.
 const FRESH: Duration = Duration::ZERO;
 const PAGE_BYTES: u32 = 4096;

@@ -14,7 +14,7 @@ use weft_fuse::{InUse, MountedFile, Options};
 
 use crate::error::ServeError;
 
-/// A mounted file that no port serves yet: its requests wait.
+/// A mounted file that no port serves yet. Requests of the kernel wait in its queue.
 pub(crate) struct Exported {
     pub(super) file: MountedFile,
     pub(super) path: PathBuf,
@@ -56,7 +56,8 @@ impl Exported {
     }
 }
 
-/// Makes `path` an empty file that can be mounted on. Returns the file if it was created.
+/// Makes `path` an empty file that can be mounted on. Returns the file if this call created it, and
+/// `None` if an empty file existed. The error says why `path` cannot be mounted on.
 fn prepare(path: &Path) -> Result<Option<Created>, String> {
     let found = match std::fs::metadata(path) {
         Err(error) if Errno::from_io_error(&error) == Some(Errno::NOTCONN) => {

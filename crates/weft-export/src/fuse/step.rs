@@ -12,7 +12,7 @@ use weft_fuse::FileRequest;
 
 use crate::record::VolumeRequest;
 
-/// A request to the volume, and what follows it.
+/// A step of a request for data: one request to the volume, and the continuation after it.
 pub(super) struct Step {
     pub(super) asked: VolumeRequest,
     /// Data to write, or room for the data that is read, once the step has begun.
@@ -21,14 +21,15 @@ pub(super) struct Step {
     pub(super) then: Then,
 }
 
-/// Steps of other requests that may be in flight beside a step.
+/// Rule for the steps of other requests that may be in flight beside a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Turn {
-    /// Any, if no step needs to be alone.
+    /// Other steps may be in flight, except those that have to be alone.
     Shared,
-    /// None from its start on, until the step after it has ended.
+    /// No other step may be in flight, from the start of this step until the step after it has
+    /// ended.
     FirstAlone,
-    /// None: it follows [`Turn::FirstAlone`].
+    /// No other step may be in flight: the step follows one with [`Turn::FirstAlone`].
     LastAlone,
 }
 
@@ -40,7 +41,7 @@ pub(super) enum Then {
     Written { len: u32, reply: ReplyWrite },
     /// Reply without data.
     Done(ReplyEmpty),
-    /// Write back the blocks that were read, with `data` at `skip`.
+    /// Write back the blocks that were read, with `data` copied into them at byte `skip`.
     Patch { skip: usize, data: Vec<u8>, fua: bool, then: Box<Self> },
     /// Store the rest of a range of zeroes.
     Zeroes { start: u64, len: u64, discard: bool, reply: ReplyEmpty },
@@ -54,8 +55,8 @@ pub(super) struct Extent {
 }
 
 impl Step {
-    /// First step of a request that asks for data. `None` if the request was answered, because it
-    /// lies outside of the file.
+    /// First step of a request for data. `None` if no step is needed because no byte of its range
+    /// lies in the file; the request was then answered.
     pub(super) fn first(request: FileRequest, extent: Extent) -> Option<Self> {
         match request {
             FileRequest::Read { start, len, reply } => {
@@ -102,8 +103,8 @@ impl Step {
         }
     }
 
-    /// Step after one that has succeeded, with the data that it has read. `None` if the request was
-    /// answered.
+    /// Next step of the request, after this one has succeeded and read its data. `None` if this was
+    /// the last step; the request was then answered.
     pub(super) fn next(self, extent: Extent) -> Option<Self> {
         let Self { asked: VolumeRequest { start, .. }, data: mut around, then, .. } = self;
         match then {
@@ -127,7 +128,8 @@ impl Step {
         Self { asked, data, turn: Turn::Shared, then }
     }
 
-    /// Step of a write that lies in the file.
+    /// First step of a write within the file: the write of whole blocks, or a read of the blocks
+    /// around a part of them.
     fn write(start: u64, data: Vec<u8>, fua: bool, then: Then, extent: Extent) -> Self {
         let len = data.len() as u64;
         let (first, whole) = extent.around(start, len);
@@ -141,7 +143,8 @@ impl Step {
     }
 
     /// Next step of zeroes for a range of the file: up to the end of its first block if it begins
-    /// within one, then whole blocks, then its last bytes.
+    /// within one, then whole blocks, then its last bytes. `None` for an empty range; the request
+    /// was then answered.
     fn zeroes(
         start: u64,
         len: u64,
@@ -214,7 +217,7 @@ pub(super) fn number_of(errno: Errno) -> fuser::Errno {
     fuser::Errno::from_i32(errno.raw_os_error())
 }
 
-/// Index within a request.
+/// Number of bytes of a request as an index in memory.
 fn index(bytes: u64) -> usize {
     usize::try_from(bytes).expect("a request fits into memory")
 }

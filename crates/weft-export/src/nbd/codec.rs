@@ -87,7 +87,7 @@ impl Codec for ServerConnection {
     }
 }
 
-/// Converts an NBD request.
+/// Work that an NBD request asks for.
 fn work_of(op: Op) -> Work {
     let volume = |op, start, len, fua| VolumeRequest { op, start, len, fua, discard: false };
     Work::Volume(match op {

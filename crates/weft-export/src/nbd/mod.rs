@@ -48,8 +48,8 @@ pub(crate) struct NbdPort {
     served: Vec<Served>,
     listeners: Vec<Listener>,
     accepting: bool,
-    /// Client that waits for a place, with the time at which it was accepted. No other client is
-    /// accepted meanwhile.
+    /// Client that waits because the number of clients is at its limit, with the time at which it
+    /// was accepted. No other client is accepted meanwhile.
     waiting: Option<(Time, Accepted)>,
     /// Time of the next `accept`, after the process ran out of descriptors; `None` otherwise.
     accept_again: Option<Time>,
@@ -60,7 +60,8 @@ pub(crate) struct NbdPort {
     generations: Vec<u32>,
     /// Connections that have to be served at the end of this pass of the event loop.
     due: Vec<u32>,
-    /// Memory of the last pass's `due`, to be used again: each pass swaps the two.
+    /// Emptied list that becomes `due` in the next pass: each pass swaps the two, so that none is
+    /// allocated.
     due_spare: Vec<u32>,
     is_due: Vec<bool>,
     /// Set when a pass has returned frames or ended a turn of a long request, and a connection
@@ -68,7 +69,7 @@ pub(crate) struct NbdPort {
     again: bool,
     /// Clients in a handshake, oldest first, each with the time at which the handshake began.
     handshakes: VecDeque<(Time, ClientId)>,
-    /// Frames that the engine still has for reads of disconnected clients.
+    /// Frames that the engine still has for reads of disconnected clients, by client and tag.
     orphans: BTreeMap<(ClientId, Tag), Run>,
     looks: HoleProbeBudget,
     credit: Bytes,
@@ -162,8 +163,8 @@ impl NbdPort {
         }
     }
 
-    /// Sets the client that waits for a place, or none. While a client waits, the limit for
-    /// handshakes is shorter.
+    /// Sets the client that waits because the number of clients is at its limit, or none. While a
+    /// client waits, the limit for handshakes is shorter.
     fn set_waiting(&mut self, cx: &mut Context<'_, '_>, client: Option<Accepted>) {
         self.connections.wanted.store(client.is_some(), Ordering::Relaxed);
         if client.is_some() {
@@ -292,7 +293,8 @@ impl NbdPort {
         }
     }
 
-    /// Disconnects a client that has waited too long for a place, and lets the next one wait.
+    /// Disconnects the waiting client if it has waited too long for the number of clients to fall
+    /// below the limit, and lets the next one wait.
     fn end_late_wait(&mut self, cx: &mut Context<'_, '_>) {
         let late = |since: Time| since + self.connections.time.place <= cx.driver.now();
         if self.waiting.as_ref().is_some_and(|(since, _)| late(*since)) {
@@ -333,7 +335,8 @@ impl NbdPort {
         }
     }
 
-    /// Longest handshake at present, which depends on whether a client waits for a place.
+    /// Longest time for a handshake at present, which depends on whether a client waits to be
+    /// admitted.
     fn handshake_span(&self) -> Span {
         let time = &self.connections.time;
         match self.connections.wanted.load(Ordering::Relaxed) {
@@ -499,8 +502,8 @@ impl Port for NbdPort {
 
 /// Pause before the next `accept`, after the process ran out of descriptors.
 const ACCEPT_PAUSE: Span = Span::millis(200);
-/// Size of the receive buffer, 256 KiB: room for 60 writes of 4 KiB, or for some 9,000 requests
-/// without payload.
+/// Size of the receive buffer in bytes, 256 KiB: room for 60 writes of 4 KiB, or for some 9,000
+/// requests without payload.
 const BUFFER_BYTES: usize = 256 << 10;
 
 /// Event key of the first client; lower keys are those of the listeners.

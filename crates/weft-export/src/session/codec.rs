@@ -46,10 +46,10 @@ pub(crate) trait Codec {
     /// Number of bytes of payload that come next in the input.
     fn payload_remaining(&self) -> usize;
 
-    /// Notes that the session itself has taken `count` bytes of payload from the input.
+    /// Records that the session itself has taken `count` bytes of payload from the input.
     fn payload_consumed(&mut self, count: usize);
 
-    /// Notes that TLS has started.
+    /// Records that TLS has started: further input is what TLS has decrypted.
     fn tls_started(&mut self);
 
     /// Makes the codec refuse requests from now on, because the server stops.
@@ -70,7 +70,7 @@ pub(crate) trait Codec {
         result: Result<(), &ReplyError>,
     ) -> Self::Header;
 
-    /// Answers a request that is not a read, through the output.
+    /// Answers a request that is not a read. The reply is appended to the output.
     fn reply(&mut self, request: &Self::Request, result: Result<(), &ReplyError>);
 
     /// Answers a query for extents. `extents` has at least one; the first begins at the first byte
@@ -104,7 +104,7 @@ pub(crate) enum Work {
     Extents {
         /// First byte of the range.
         offset: u64,
-        /// Length of the range.
+        /// Length of the range in bytes.
         len: u64,
         /// Number of extents that the codec can report; more are of no use.
         most: usize,

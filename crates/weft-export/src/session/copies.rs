@@ -36,10 +36,11 @@ impl<R: Copy> Requests<R, ()> {
         }
     }
 
-    /// Answers the requests that have ended. `copy` copies data of a read to the client, with the
-    /// arguments and the result of the closure of [`Self::fill`]; `answer` gets each request and
-    /// its error, if it failed. A request that a stopping volume has refused gets no answer: it
-    /// stays with the client for the next server.
+    /// Answers the requests that have ended. `copy` copies data of a read to the client: it gets
+    /// the request, the offset of the frames in the request's data, and the frames, and returns
+    /// false if the client's memory cannot be written. `answer` gets each request and its error, if
+    /// it failed. A request that a stopping volume has refused gets no answer: it stays with the
+    /// client for the next server.
     pub(crate) fn answer_ended(
         &mut self,
         driver: &mut Held<'_>,

@@ -149,7 +149,7 @@ impl<C: Codec> Connection<C> {
 
     /// Answers a request that needs no engine: a query for holes, or a hint about a later read,
     /// which needs no work. Returns the cost of the answer, as a number of looks (queries of a
-    /// member for its holes).
+    /// member for its holes); 0 for a hint or an error.
     fn answer_here(&mut self, driver: &mut Driver, request: &C::Request, work: Work) -> usize {
         let Served { volume, allocation, .. } = self.requests.served.as_ref().expect(CHOSEN);
         match work {

@@ -78,7 +78,7 @@ pub(crate) struct Served {
 /// Connection of one client.
 pub(crate) struct Connection<C: Codec> {
     transport: Transport,
-    /// Keys for a client that starts TLS.
+    /// Keys with which the client has to start TLS; `None` for plain text.
     keys: Option<Arc<Keys>>,
     requests: Requests<C::Request, C::Header>,
     /// Share of all clients of the connection's socket; `None` if only the share of the export
@@ -88,7 +88,8 @@ pub(crate) struct Connection<C: Codec> {
     /// Received bytes. Those from `stash_at` on are not parsed yet, because the client has to wait.
     stash: Vec<u8>,
     stash_at: usize,
-    /// Request that was parsed and cannot begin yet, because it waits for credit or frames.
+    /// Request that was parsed and cannot begin yet, because it waits, for example for credit,
+    /// frames or a turn.
     pending: Option<C::Request>,
     /// Number of bytes of the first reply that were sent; for a streamed read, of its present
     /// request part.
@@ -203,7 +204,7 @@ impl<C: Codec> Connection<C> {
         self.codec.begin_shutdown();
     }
 
-    /// Receives once from the socket, and parses the bytes.
+    /// Receives once from the socket, and parses the bytes. Returns the state of the connection.
     pub(crate) fn receive(
         &mut self,
         driver: &mut Held<'_>,
@@ -239,7 +240,8 @@ impl<C: Codec> Connection<C> {
         step
     }
 
-    /// Resumes requests and input that had to wait and can go on now.
+    /// Resumes requests and input that had to wait and can go on now. Returns the state of the
+    /// connection.
     pub(crate) fn resume(
         &mut self,
         driver: &mut Driver,
@@ -261,7 +263,8 @@ impl<C: Codec> Connection<C> {
         step
     }
 
-    /// Sends replies that are ready.
+    /// Sends replies that are ready, as far as the socket takes them. Returns the state of the
+    /// connection.
     pub(crate) fn send(&mut self, driver: &mut Held<'_>) -> ConnectionStep {
         while self.writable && !self.requests.broken {
             self.make_headers();
@@ -285,7 +288,8 @@ impl<C: Codec> Connection<C> {
         }
     }
 
-    /// Ends the session; see [`Requests::close`].
+    /// Ends the session. Returns the frames of reads that the engine still has; see
+    /// [`Requests::close`].
     pub(crate) fn close(self, driver: &mut Driver, looks: &mut HoleProbeBudget) -> Vec<(Tag, Run)> {
         looks.leave(self.client());
         self.requests.close(driver)

@@ -22,11 +22,11 @@ use crate::share::ClientShare;
 /// reply.
 pub(crate) struct Requests<R, H> {
     pub(super) client: ClientId,
-    /// Attributes of the client's requests, once it has chosen an export.
+    /// Attributes of the client's requests: the default until it has chosen an export.
     attr: Attr,
     /// Export that the client has chosen; `None` before.
     pub(super) served: Option<Served>,
-    /// Index in `slots` of the write that receives its payload now.
+    /// Index in `slots` of the write that receives its payload now; `None` if none does.
     receiving: Option<u32>,
     slots: Vec<Option<Open<R, H>>>,
     free: Vec<u32>,
@@ -55,7 +55,8 @@ pub(crate) struct Requests<R, H> {
 pub(crate) struct Reply<'a, R> {
     pub(crate) request: R,
     pub(crate) error: Option<&'a ReplyError>,
-    /// Data of a read: offset of its first byte within the request, and its segments.
+    /// Data of a read: offset of its first byte within the request, and its segments. `None` for
+    /// another request, and for a failed one.
     pub(crate) data: Option<(u64, Segments)>,
 }
 
@@ -67,8 +68,8 @@ pub(super) struct Open<R, H> {
     pub(super) discard: bool,
     pub(super) start: u64,
     pub(super) len: u64,
-    /// Parts of the request: if it is streamed only the present one, otherwise all that have got
-    /// frames so far.
+    /// Parts of the request: all that have got frames so far. A streamed request, which is carried
+    /// out part by part, has only the present part.
     pub(super) parts: SmallVec<[RequestPart; 1]>,
     /// Number of payload bytes received.
     pub(super) received: u64,
@@ -78,13 +79,13 @@ pub(super) struct Open<R, H> {
     pub(super) outstanding: u32,
     pub(super) error: Option<ReplyError>,
     pub(super) streamed: bool,
-    /// Number of bytes of a streamed read that were sent.
+    /// Number of bytes of a streamed read that were sent, in its earlier parts.
     pub(super) streamed_bytes: u64,
     /// Whether a part of the reply was sent.
     pub(super) sent_in_part: bool,
     /// Whether the request is in [`Requests::replies`].
     queued: bool,
-    /// Header of the reply, once it was made.
+    /// Header of the reply; `None` until it was made, and for later parts of a streamed read.
     pub(super) header: Option<H>,
 }
 
@@ -234,7 +235,7 @@ impl<R, H> Requests<R, H> {
         self.replies.front().copied().filter(|slot| self.at(*slot).is_sendable())
     }
 
-    /// Reply to the request with index `slot` in the list, with those of its data that are ready.
+    /// Reply to the request with index `slot` in the list, with the part of its data that is ready.
     pub(crate) fn reply(&self, slot: u32) -> Reply<'_, R>
     where
         R: Copy,
@@ -287,7 +288,7 @@ impl<R, H> Requests<R, H> {
         }
     }
 
-    /// Takes back frames of a reply that were sent.
+    /// Gives frames of a reply, which were sent, back to the pool.
     pub(super) fn take_back(&mut self, driver: &mut Driver, run: Run) {
         self.held -= run.count;
         driver.give_back_frames(run);
@@ -357,8 +358,8 @@ impl<R, H> Requests<R, H> {
     }
 
     /// Gives back the frames of the client and returns the frames of reads that the engine still
-    /// has. If a slice of the client is in flight, the engine learns of the disconnection when the
-    /// slice ends ([`end_turn_of_gone`]).
+    /// has. If a slice of the client's trim or write of zeroes is in flight, the engine learns of
+    /// the disconnection when the slice ends ([`end_turn_of_gone`]).
     pub(crate) fn close(mut self, driver: &mut Driver) -> Vec<(Tag, Run)> {
         if let Some(served) = &self.served {
             served.chosen.leave(self.client);
@@ -388,7 +389,7 @@ impl<R, H> Requests<R, H> {
     }
 
     /// Frames of the write that receives its payload, from its next byte on, as far as they were
-    /// taken.
+    /// taken; empty if no write receives payload.
     pub(crate) fn payload_segments(&self) -> Segments {
         let mut segments = Segments::new();
         let Some(slot) = self.receiving else { return segments };
@@ -420,7 +421,8 @@ impl<R, H> Requests<R, H> {
         }
     }
 
-    /// Copies payload into its frames. Returns the number of bytes copied.
+    /// Copies payload into its frames. Returns the number of bytes copied; all of the payload
+    /// counts as copied if the write has failed.
     pub(super) fn copy_payload(&mut self, driver: &mut Driver, bytes: &[u8]) -> usize {
         let slot = self.receiving.expect("set when a write begins");
         let open = self.at(slot);
@@ -770,8 +772,8 @@ impl<R, H> Open<R, H> {
     }
 }
 
-/// Handles an answer to a request of a disconnected client. After the last slice that the client
-/// had in flight, the engine is told that the client is gone.
+/// Handles an answer to a request of a disconnected client. After the last slice of a trim or write
+/// of zeroes that the client had in flight, the engine is told that the client is gone.
 pub(crate) fn end_turn_of_gone(driver: &mut Driver, client: ClientId, tag: Tag) {
     if driver.turns_mut().end(client, tag) && !driver.turns_mut().has(client) {
         driver.client_gone(client);
@@ -797,25 +799,26 @@ fn slice(start: u64, full_stripe: u64, most: u64) -> u64 {
     let end = start.saturating_add(most) / full_stripe * full_stripe;
     end.max(last) - start
 }
-/// Length of a request part: a MiB is several full stripes, and takes a few tenths of a
-/// millisecond.
+/// Largest length of a request part in bytes: a MiB is several full stripes, and takes a few tenths
+/// of a millisecond.
 const PART_BYTES: u64 = 1 << 20;
 /// Longest trim or write of zeroes, in bytes, that does not wait for a turn (see `weft_runtime`'s
 /// `Turns`): it costs no more than a write.
 const TURNLESS_BYTES_MAX: u64 = 64 << 10;
-/// Zeroes in bytes that are stored in one turn: 10 ms of a member that writes 400 MB/s. Requests of
-/// other clients wait for them.
+/// Largest number of bytes of zeroes that are stored in one turn: 10 ms of a member that writes 400
+/// MB/s. Requests of other clients wait for the turn.
 const ZEROES_BYTES_MAX: u64 = 4 << 20;
-/// Bytes that are discarded in one turn. Other clients and a stop of the server wait for all of
-/// them, also after the client has disconnected; a degraded array stores zeros instead.
+/// Largest number of bytes that are discarded in one turn. Other clients and a stop of the server
+/// wait for the whole turn, also after the client has disconnected; a degraded array stores zeros
+/// instead.
 const DISCARD_BYTES_MAX: u64 = 64 << 20;
 /// Largest number of unanswered trims and writes of zeroes of one client.
 const LONG_MAX: usize = 64;
 /// Least number of payload bytes of a write that get frames before they arrive, if enough frames
 /// are free: as many as one receive takes.
 const AHEAD_BYTES: u64 = 256 << 10;
-/// Bits of a tag that hold the index of a part within its request. A part has at most 1 MiB, and
-/// 2^16 of them, 64 GiB, are more than the longest request of any protocol.
+/// Number of bits of a tag that hold the index of a part within its request. A part has at most 1
+/// MiB, and 2^16 of them, 64 GiB, are more than the longest request of any protocol.
 const TAG_INDEX_BITS: u32 = 16;
 
 #[cfg(test)]

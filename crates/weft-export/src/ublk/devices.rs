@@ -18,7 +18,7 @@ pub(crate) struct Start {
     left: AtomicUsize,
     /// Closure that is called when `left` becomes 0.
     then: Mutex<Option<Box<dyn FnOnce() + Send>>>,
-    /// Reason why a device did not start.
+    /// Reason why a device did not start; `None` if none has failed.
     failure: Mutex<Option<String>>,
 }
 
@@ -33,8 +33,8 @@ pub(crate) fn open(
     numbers.iter().map(|number| Device::open(*number, owner, params)).collect()
 }
 
-/// Adds a port for each device to the first worker. `then` is called once all devices exist and
-/// [`Start::end_part`] was called for the server.
+/// Adds a port for each device to the first worker, and returns the countdown to the start. `then`
+/// is called once all devices exist and [`Start::end_part`] was called for the server.
 pub(crate) fn add(
     reactor: &mut Reactor,
     devices: Vec<Device>,

@@ -23,7 +23,7 @@ use crate::record::VolumeRequest;
 #[derive(Clone, Debug)]
 pub(crate) struct Disk {
     pub(super) params: Params,
-    /// Serial number: the beginning of the volume's name, filled up with zeros.
+    /// Serial number: the first 20 bytes of the volume's name, filled up with zeros.
     id: [u8; ID_BYTES],
 }
 
@@ -92,8 +92,8 @@ impl Disk {
         config
     }
 
-    /// Reads the request in a chain. With `write_through`, which is for a driver without flushes, a
-    /// write is durable when it is answered.
+    /// Action for the request in a chain. With `write_through`, which is for a driver without
+    /// flushes, a write is durable when it is answered.
     pub(super) fn verb(&self, memory: &Memory, chain: &Chain, write_through: bool) -> Verb {
         let mut header = [0; HEADER_BYTES];
         if chain.read(memory, 0, &mut header).is_none() {
@@ -156,14 +156,14 @@ impl Disk {
     }
 }
 
-/// Length of the header of a request.
+/// Length of the header of a request, in bytes.
 pub(super) const HEADER_BYTES: usize = 16;
 /// Largest number of segments of a request's data.
 pub(super) const DATA_SEGMENTS_MAX: u32 = 126;
-/// Length of the range of a discard or write of zeroes.
+/// Length in bytes of the description of the range of a discard or write of zeroes.
 const RANGE_BYTES: usize = 16;
-/// Unit of the configuration space.
+/// Unit of the configuration space, in bytes.
 const SECTOR: u32 = 512;
 const ID_BYTES: usize = VIRTIO_BLK_ID_BYTES as usize;
-/// Length of `struct virtio_blk_config` up to the fields of a disk with zones.
+/// Length in bytes of `struct virtio_blk_config` up to the fields of a disk with zones.
 const CONFIG_BYTES: usize = 60;

@@ -61,7 +61,7 @@ impl Device {
         }
     }
 
-    /// Takes all chains that the driver has made available.
+    /// Takes all chains that the driver has made available. `into` gets the request of each.
     pub(super) fn take(&mut self, mut into: impl FnMut(Chained)) {
         let Self { disk, features, memory: Some(memory), rings, inflight, .. } = self else {
             return;
@@ -144,7 +144,8 @@ impl Device {
         }
     }
 
-    /// Guest physical address for an address `user` in the front end's memory.
+    /// Guest physical address for an address `user` in the front end's memory; an error if no
+    /// region contains the address.
     fn translated(&self, user: u64) -> Result<GuestAddress> {
         let place = self.regions.iter().find_map(|(start, len, guest)| {
             let offset = user.checked_sub(*start).filter(|offset| offset < len)?;

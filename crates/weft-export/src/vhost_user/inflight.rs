@@ -30,7 +30,8 @@ pub(super) struct Inflight {
 }
 
 impl Inflight {
-    /// Makes the memory for `queues` queues of `entries` entries.
+    /// Makes the memory for `queues` queues of `entries` entries. Returns its description and its
+    /// file.
     pub(super) fn create(queues: u16, entries: u16) -> std::io::Result<(VhostUserInflight, File)> {
         let bytes = u64::from(queues) * queue_bytes(entries);
         let flags = rustix::fs::MemfdFlags::CLOEXEC | rustix::fs::MemfdFlags::ALLOW_SEALING;

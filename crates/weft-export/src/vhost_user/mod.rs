@@ -77,14 +77,14 @@ struct FrontEnd {
     leaves: bool,
 }
 
-/// Place of a request: its ring, and the head of its chain.
+/// Position of a request: its ring, and the head of its chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Head {
     ring: u16,
     head: u16,
 }
 
-/// A request of a driver.
+/// A request of the machine's driver: the position of its chain, and the action that it asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Chained {
     head: Head,
@@ -409,8 +409,8 @@ fn lock(device: &Mutex<Device>) -> MutexGuard<'_, Device> {
 const ACCEPT_PAUSE: Span = Span::secs(1);
 const KEY_LISTENER: u32 = 0;
 const KEY_SOCKET: u32 = 1;
-/// Key of the first ring.
+/// Event key of the first ring; the other rings have the keys after it.
 const KEY_RINGS: u32 = 2;
 const MESSAGE_HEADER_BYTES: usize = 12;
-/// Largest size of a message after its header.
+/// Largest size of a message in bytes, without its header.
 const MESSAGE_BYTES_MAX: u32 = 4096;

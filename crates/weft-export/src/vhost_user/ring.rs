@@ -24,11 +24,11 @@ pub(super) type Memory = GuestMemoryMmap<()>;
 pub(super) struct Ring {
     index: u16,
     pub(super) queue: Queue,
-    /// Descriptor that is readable when there are new chains. The ring is served while it has one.
+    /// Descriptor that is readable when there are new chains; `None` while the ring is not served.
     pub(super) kick: Option<File>,
-    /// Descriptor that is written when there are new answers.
+    /// Descriptor that is written when there are new answers; `None` for a driver that polls.
     pub(super) call: Option<File>,
-    /// Descriptor that is written when the ring is broken.
+    /// Descriptor that is written when the ring is broken; `None` if the front end gave none.
     pub(super) err: Option<File>,
     pub(super) is_enabled: bool,
     /// Chains in flight, by head.
@@ -106,7 +106,7 @@ impl Ring {
         self.kick.take()
     }
 
-    /// Takes the next chain. Returns its head.
+    /// Takes the next chain. Returns its head; `None` if there is none, or the ring is not served.
     pub(super) fn take(&mut self, memory: &Memory, inflight: Option<&Inflight>) -> Option<u16> {
         if !self.is_enabled || self.kick.is_none() || self.broken.is_some() {
             return None;
@@ -126,8 +126,8 @@ impl Ring {
         Some(head)
     }
 
-    /// Next chain, and its head; `None` if there is none. The driver is then asked to announce new
-    /// chains.
+    /// Next chain, and its head; `None` if there is none, and the driver is then asked to announce
+    /// new chains. The error says why the ring is broken.
     fn next(&mut self, memory: &Memory) -> Result<Option<(u16, Chain)>, &'static str> {
         let mut head = match self.left.is_empty() {
             true => self.available(memory)?,
@@ -152,13 +152,13 @@ impl Ring {
         Ok(Some((head, Chain::at(memory, table, head)?)))
     }
 
-    /// Head of the next chain that the driver has made available.
+    /// Head of the next chain that the driver has made available; `None` if there is none.
     fn available(&mut self, memory: &Memory) -> Result<Option<u16>, &'static str> {
         let mut available = self.queue.iter(memory).map_err(|_| "the available index is wrong")?;
         Ok(available.next().map(|chain| chain.head_index()))
     }
 
-    /// Chain in flight with this head.
+    /// Chain in flight with this head; `None` if no such chain is in flight.
     pub(super) fn chain(&self, head: u16) -> Option<&Chain> {
         self.chains.get(usize::from(head))?.as_ref()
     }
@@ -213,7 +213,8 @@ impl Ring {
 }
 
 impl Chain {
-    /// Reads the chain that begins at `head` of a table of descriptors: its address and size.
+    /// Reads the chain that begins at index `head` of a table of descriptors, which is given by its
+    /// address and its number of entries. The error says why the chain is not valid.
     fn at(
         memory: &Memory,
         (mut table, mut size): (GuestAddress, u16),
@@ -257,7 +258,8 @@ impl Chain {
         length(&self.writable)
     }
 
-    /// Length of the data that the device writes (`to_driver`), or of the data that it reads.
+    /// Length in bytes of the data that the device writes (`to_driver`), or of the data that it
+    /// reads.
     pub(super) fn data_len(&self, to_driver: bool) -> u64 {
         match to_driver {
             true => self.writable_len() - 1,
@@ -319,7 +321,7 @@ fn tell(eventfd: &File) {
 
 /// Largest number of entries of a ring.
 pub(super) const ENTRIES_MAX: u16 = 1024;
-/// Largest number of descriptors of a chain: header and status may have their own, and one may
-/// refer to the others.
+/// Largest number of descriptors of a chain. Beside those of the data, the header and the status
+/// may have their own, and one may refer to an indirect table.
 const DESCRIPTORS_MAX: u32 = DATA_SEGMENTS_MAX + 3;
 const DESCRIPTOR_BYTES: u64 = 16;

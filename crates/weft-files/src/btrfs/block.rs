@@ -27,7 +27,7 @@ impl Key {
     }
 }
 
-/// Length of a key.
+/// Length of a key in bytes.
 pub(super) const KEY_BYTES: usize = 17;
 
 /// Tree block with a valid checksum, UUID, address and layout of its entries.
@@ -109,7 +109,7 @@ impl Block {
         (le64(&self.bytes, at), le64(&self.bytes, at + 8))
     }
 
-    /// First byte of an item in the block, and its length.
+    /// Index in the block of the first byte of an item, and the length of the item.
     fn place(&self, index: usize) -> (usize, usize) {
         let at = HEADER_BYTES + index * ITEM_BYTES + KEY_BYTES;
         let start = le32(&self.bytes, at) as usize;

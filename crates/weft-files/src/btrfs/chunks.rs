@@ -10,7 +10,7 @@ use super::kinds;
 use crate::bytes::{le16, le64};
 use crate::tree::TreeError;
 
-/// A place on a device.
+/// Byte position on a device of a btrfs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct DevicePosition {
     /// Number of the device.
@@ -19,7 +19,7 @@ pub(super) struct DevicePosition {
     pub(super) at: u64,
 }
 
-/// Places of the bytes from a logical address on.
+/// Positions on devices of the copies of the bytes from a logical address on.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Copies {
     /// Number of bytes that are contiguous in each copy.
@@ -35,7 +35,7 @@ struct Chunk {
     stripe_len: u64,
     /// Type flags: the profile, and the use for data, metadata or system.
     kind: u64,
-    /// Copies of each stripe of a RAID 10, which has both stripes and copies.
+    /// Number of copies of each stripe in a chunk with the profile RAID 10.
     sub_stripes: u64,
     stripes: Vec<DevicePosition>,
 }
@@ -113,7 +113,8 @@ impl Chunks {
         self.0.last_key_value().map_or(0, |(start, chunk)| start + chunk.len)
     }
 
-    /// Places of the bytes from a logical address on, up to the end of the stripe or chunk.
+    /// Places of the bytes from a logical address on, up to the end of the stripe or chunk. It is
+    /// an error if no chunk has the address, or if the profile has parity.
     pub(super) fn copies(&self, address: u64) -> Result<Copies, TreeError> {
         let found = self.0.range(..=address).next_back();
         let Some((start, chunk)) = found.filter(|(start, chunk)| address - *start < chunk.len)

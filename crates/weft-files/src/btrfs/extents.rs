@@ -19,7 +19,7 @@ enum Content {
     /// Bytes that are not read, with the reason.
     Lost(String),
     Packed(Packed),
-    /// Logical address of the first byte.
+    /// Logical address of the first byte of the extent.
     Source(u64),
     /// Zeros: a hole, or preallocated space.
     Zeros,
@@ -33,7 +33,8 @@ pub(super) struct Extent {
 }
 
 impl Extent {
-    /// Parses an item; the extent begins at byte `start` of the file.
+    /// Parses an item; the extent begins at byte `start` of the file. `sector` is the size of a
+    /// sector in bytes. The error says what is wrong with the item.
     pub(super) fn parse(start: u64, item: &[u8], sector: u64) -> Result<Self, String> {
         let (unpacked_len, kind) = (le64(item, 8), item.get(20).copied().unwrap_or(u8::MAX));
         if !start.is_multiple_of(sector) || item.len() < DATA_BYTES && kind != INLINE {
@@ -225,7 +226,8 @@ impl Extents {
         pieces
     }
 
-    /// Content of at most `size` bytes that is stored in the tree itself.
+    /// Content of at most `size` bytes that is stored in the tree itself. It is an error if there
+    /// is none, or if it cannot be read.
     pub(super) fn inline(self, size: u64) -> Result<Vec<u8>, TreeError> {
         let pieces = self.pieces(size);
         if let Some((_, why)) = pieces.faults.into_iter().next() {
@@ -238,11 +240,11 @@ impl Extents {
     }
 }
 
-/// Length of an item that is not inline.
+/// Length in bytes of the item of an extent that is not inline.
 const DATA_BYTES: usize = 53;
 /// Kinds of extents.
 const INLINE: u8 = 0;
 const DATA: u8 = 1;
 const PREALLOCATED: u8 = 2;
-/// Largest length of unpacked bytes: that of the format.
+/// Largest number of unpacked bytes of a compressed extent: the limit of the format.
 pub(super) const PACKED_MAX: u64 = 128 << 10;

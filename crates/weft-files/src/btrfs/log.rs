@@ -102,7 +102,7 @@ impl Log {
     }
 }
 
-/// Bytes that are counted for an item in addition to its own.
+/// Number of bytes that are counted for an item in addition to its own.
 const ITEM_COST: usize = 64;
 /// Largest size of all logs of a file system in memory, in bytes.
 pub(super) const LOGS_MAX: usize = 64 << 20;

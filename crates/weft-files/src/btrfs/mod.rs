@@ -51,7 +51,7 @@ pub use points::{Point, Points};
 use subvolumes::{Roots, Subvolume};
 use volume::{Lost, Volume};
 
-/// A file system, or one of its subvolumes with everything below it.
+/// An open btrfs, or one of its subvolumes with everything below it.
 pub struct Btrfs {
     volume: Volume,
     /// Subvolumes in the order of their numbers. The number of a node contains an index of this
@@ -137,7 +137,7 @@ impl Btrfs {
         Ok(Self { volume, subvolumes, top, left_out, unpacked, snapshots, is_replayed, notes })
     }
 
-    /// Subvolume and inode number that make up the number of a node.
+    /// Subvolume and inode number that are encoded in `id`, the number of a node.
     fn find(&self, id: u64) -> Result<(&Subvolume, u64), TreeError> {
         let index = usize::try_from(id >> INODE_BITS).unwrap_or(usize::MAX);
         let found = self.subvolumes.get(index).map(|it| (it, id & INODE_MAX));
@@ -202,7 +202,7 @@ impl Btrfs {
         names
     }
 
-    /// Extents of a file, with those of the log in place.
+    /// Extents of a file after the replay of the log.
     fn extents(&self, node: &Node) -> Result<Extents, TreeError> {
         let (subvolume, number) = self.find(node.id)?;
         let sector = self.volume.superblock.sector_bytes;
@@ -519,7 +519,8 @@ impl Tree for Btrfs {
 }
 
 const NO_PLACE: &str = "found no place on a device that has these bytes";
-/// Bits of a node's number that are the inode number; those above are the index of the subvolume.
+/// Number of the low bits of a node's number that hold the inode number; the bits above hold the
+/// index of the subvolume.
 const INODE_BITS: u32 = 44;
 const INODE_MAX: u64 = (1 << INODE_BITS) - 1;
 /// Largest number of directories in a path of a snapshot.

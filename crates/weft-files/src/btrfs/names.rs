@@ -49,7 +49,8 @@ pub(super) struct Named {
     pub(super) value: Vec<u8>,
 }
 
-/// Names in an item. If the item is cut off, the error says at which byte.
+/// Names in an item of a directory or of attributes. If the item is cut off, the error says at
+/// which byte.
 pub(super) fn named(item: &[u8]) -> Result<Vec<Named>, String> {
     let (mut all, mut at) = (Vec::new(), 0);
     while at < item.len() {
@@ -67,5 +68,5 @@ pub(super) fn named(item: &[u8]) -> Result<Vec<Named>, String> {
     Ok(all)
 }
 
-/// Bytes before a name: a key, a generation, two lengths, a kind.
+/// Number of bytes before a name: a key, a generation, two lengths, a kind.
 const HEAD_BYTES: usize = KEY_BYTES + 13;

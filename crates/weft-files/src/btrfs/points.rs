@@ -12,7 +12,8 @@ use super::subvolumes::root_of;
 use super::superblock::Superblock;
 use crate::bytes::{le64, part};
 
-/// The part of a file system that is known so far.
+/// Parts of a btrfs that are known so far: its superblock, its chunks, and points in chunks that
+/// are not known yet.
 #[derive(Clone, Debug)]
 pub struct Points {
     superblock: Superblock,
@@ -21,7 +22,7 @@ pub struct Points {
     waiting: Vec<Point>,
 }
 
-/// Tree block or sector of data, by its logical address.
+/// Tree block or sector of data that another block names, by its logical address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Point {
     /// Tree block: its logical address.
@@ -114,7 +115,8 @@ impl Points {
     }
 
     /// Points that the tree block at the logical address `at`, with these bytes, names. A block of
-    /// the chunk tree also gives the points that waited for the chunks in it.
+    /// the chunk tree also gives the earlier points in its chunks. Empty for bytes that are not
+    /// this tree block.
     pub fn below(&mut self, at: u64, bytes: &[u8]) -> Vec<Point> {
         let Ok(block) = Block::parse(&self.superblock, at, bytes.to_vec()) else {
             return Vec::new();
@@ -152,7 +154,8 @@ impl Points {
             .collect()
     }
 
-    /// Returns the points that lie in known chunks, and keeps the others waiting.
+    /// Returns the points that lie in known chunks, and keeps the others until their chunks are
+    /// known.
     fn known(&mut self, points: Vec<Point>) -> Vec<Point> {
         let (known, waiting) = points.into_iter().partition(|it| !self.places(it).is_empty());
         self.waiting = waiting;
@@ -163,5 +166,5 @@ impl Points {
 
 /// Largest number of sectors that are taken from one item of checksums.
 const SECTORS_EACH: usize = 16;
-/// Largest number of points that wait for their chunks.
+/// Largest number of points that are kept until their chunks are known.
 const WAITING_MAX: usize = 4096;

@@ -13,7 +13,7 @@ use super::superblock::Root;
 use super::volume::{Lost, Volume};
 use crate::bytes::{array, le16, le64, part};
 
-/// Subvolume.
+/// A subvolume, which may be a snapshot of another one.
 #[derive(Debug)]
 pub(super) struct Subvolume {
     pub(super) id: u64,
@@ -43,7 +43,7 @@ pub(super) struct Link {
 pub(super) struct Roots {
     /// Subvolumes by their number.
     pub(super) subvolumes: BTreeMap<u64, Subvolume>,
-    /// Tree of the checksums of data.
+    /// Root of the tree with the checksums of data; `None` if it was not found.
     pub(super) sums: Option<Root>,
     pub(super) lost: Vec<Lost>,
 }

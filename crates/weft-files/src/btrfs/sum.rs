@@ -21,7 +21,7 @@ pub(super) enum Sum {
 }
 
 impl Sum {
-    /// The algorithm with this number in the superblock.
+    /// The algorithm with this number in the superblock; an error for an unknown number.
     pub(super) fn of(number: u16) -> Result<Self, TreeError> {
         match number {
             0 => Ok(Self::Crc32c),

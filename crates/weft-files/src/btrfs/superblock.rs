@@ -33,7 +33,7 @@ pub(super) struct Superblock {
     pub(super) chunks: Root,
     /// Root of the tree of log roots; `None` if there is no log, as after an unmount.
     pub(super) logs: Option<Root>,
-    /// Size of all devices together.
+    /// Size of all devices together, in bytes.
     pub(super) total_bytes: u64,
     pub(super) used_bytes: u64,
     pub(super) devices: u64,
@@ -52,7 +52,8 @@ impl Superblock {
     /// Length of a copy in bytes.
     pub(super) const BYTES: u64 = 4096;
 
-    /// Reads the valid copy with the highest generation.
+    /// Reads the valid copies with the UUID of the first valid one, and returns the one with the
+    /// highest generation. Without a valid copy, the error is that of the first copy.
     pub(super) fn read(source: &dyn Source) -> Result<Self, TreeError> {
         let mut newest: Option<Self> = None;
         let mut error = None;

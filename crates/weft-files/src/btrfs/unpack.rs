@@ -45,7 +45,8 @@ pub(super) fn unpack(
     Ok(bytes)
 }
 
-/// Unpacks the segments of an LZO extent.
+/// Unpacks the segments of an LZO extent, up to `len` bytes or the end of the last segment. The
+/// error says what is wrong.
 fn segments(packed: &[u8], len: usize, sector: usize) -> Result<Vec<u8>, String> {
     let total = le32(packed, 0) as usize;
     if total > packed.len() || total < 4 {
@@ -152,8 +153,8 @@ impl Input<'_> {
         if self.at > self.bytes.len() { Err(ENDS) } else { Ok(word.into()) }
     }
 
-    /// A length that continues in the bytes behind its code: `base`, the largest length that the
-    /// code itself can hold, plus 255 for each zero byte, plus the byte that ends them.
+    /// Length that continues in the bytes behind its code: `base`, the largest length that the code
+    /// itself can hold, plus 255 for each zero byte, plus the byte that ends them.
     fn long(&mut self, base: usize) -> Result<usize, &'static str> {
         let mut len = base;
         loop {

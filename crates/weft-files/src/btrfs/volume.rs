@@ -46,7 +46,8 @@ struct Blocks {
 }
 
 impl Volume {
-    /// Reads the superblocks and the chunks.
+    /// Reads the superblocks and the chunks of the devices. It is an error if a device is missing
+    /// or the chunks cannot be read.
     pub(super) fn open(sources: &[Shared]) -> Result<Self, TreeError> {
         let mut devices = BTreeMap::new();
         let mut newest: Option<Superblock> = None;
@@ -108,8 +109,8 @@ impl Volume {
         }
     }
 
-    /// The block that `root` names, from the first copy with the right checksum, generation and
-    /// level.
+    /// The block that `root` names, from the cache or from the first copy with the right checksum,
+    /// generation and level. The error says what is wrong with the first copy.
     fn block(&self, root: &Root) -> Result<Rc<Block>, String> {
         let Root { at, generation, level } = *root;
         let wrong = |why: &str| format!("block at logical address {at}: {why}");
@@ -234,7 +235,8 @@ impl Volume {
         done
     }
 
-    /// Reads whole sectors of data, and compares those that have a checksum.
+    /// Reads whole sectors of data from the logical address `start` on, and compares the checksums
+    /// of those that have one.
     fn read_sectors(&self, start: u64, into: &mut [u8]) -> Result<(), ReadError> {
         let sector = step(self.superblock.sector_bytes);
         let sums = self.data_sums(&(start..start + into.len() as u64));
@@ -266,7 +268,8 @@ impl Volume {
         Ok(())
     }
 
-    /// Reads one sector from the first of its copies that is right.
+    /// Reads one sector from the first of its copies that is right, at `offset` from each of the
+    /// places. The error is that of the first copy.
     fn read_sector(
         &self,
         places: &[DevicePosition],
@@ -291,7 +294,7 @@ impl Volume {
     }
 }
 
-/// Data by logical address.
+/// Source of the data of files, by logical address.
 impl Source for Volume {
     fn size(&self) -> u64 {
         self.chunks.end()
@@ -390,7 +393,8 @@ fn step(bytes: u64) -> usize {
     usize::try_from(bytes).unwrap_or(usize::MAX)
 }
 
-/// Blocks that are kept in memory: at most 32 MiB.
+/// Largest number of tree blocks in the cache: at most 32 MiB.
 const BLOCKS_MAX: usize = 512;
-/// Largest number of lost parts that are recorded one by one.
+/// Largest number of lost parts of a tree that are recorded one by one; further ones are joined to
+/// the last.
 const LOST_MAX: usize = 64;

@@ -40,10 +40,10 @@ impl Folder {
         }
     }
 
-    /// Makes a file of this name, where nothing has that name.
+    /// Makes a file of this name, which must not exist.
     ///
     /// # Errors
-    /// Something has that name ([`io::ErrorKind::AlreadyExists`]), or the file cannot be made.
+    /// The name exists ([`io::ErrorKind::AlreadyExists`]), or the file cannot be made.
     pub fn new_file(&self, name: &str) -> io::Result<File> {
         Ok(self.create(name.as_bytes())?.into())
     }
@@ -51,7 +51,7 @@ impl Folder {
     /// Free space of the file system that users other than root may use, in bytes.
     ///
     /// # Errors
-    /// The file system does not say.
+    /// The file system does not report its free space.
     pub fn free_bytes(&self) -> io::Result<u64> {
         let stat = fs::fstatvfs(&self.0)?;
         Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
@@ -69,7 +69,7 @@ impl Folder {
         self.0.as_fd()
     }
 
-    /// Makes a folder of this name, unless there is one.
+    /// Makes a folder of this name, unless the name exists.
     pub(super) fn make(&self, name: &[u8]) -> Result<(), Errno> {
         match fs::mkdirat(&self.0, OsStr::from_bytes(name), Mode::from_raw_mode(0o700)) {
             Ok(()) | Err(Errno::EXIST) => Ok(()),
@@ -109,7 +109,8 @@ impl Folder {
         Ok(Self(folder))
     }
 
-    /// Folder of a path below this one; the names are separated by `/`.
+    /// Opens the folder at a path below this one, in which `/` separates the names, and creates
+    /// missing folders.
     pub(super) fn walk(&self, path: &[u8]) -> Result<Self, Errno> {
         let mut folder = Self(rustix::io::dup(&self.0)?);
         for name in path.split(|&byte| byte == b'/').filter(|name| !name.is_empty()) {
@@ -123,14 +124,14 @@ impl Folder {
         fs::statat(&self.0, OsStr::from_bytes(name), AtFlags::SYMLINK_NOFOLLOW).ok()
     }
 
-    /// Creates a file of this name, where nothing has that name.
+    /// Creates a file of this name, which must not exist, and opens it for writing.
     pub(super) fn create(&self, name: &[u8]) -> Result<OwnedFd, Errno> {
         let flags =
             OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         fs::openat(&self.0, OsStr::from_bytes(name), flags, Mode::from_raw_mode(0o600))
     }
 
-    /// Moves a file of this folder to a name in another one, where nothing has that name.
+    /// Moves a file of this folder to a name in the folder `into`, which must not exist there.
     pub(super) fn rename(&self, from: &[u8], into: &Self, name: &[u8]) -> Result<(), Errno> {
         let (from, name) = (OsStr::from_bytes(from), OsStr::from_bytes(name));
         match fs::renameat_with(&self.0, from, &into.0, name, RenameFlags::NOREPLACE) {
@@ -142,7 +143,7 @@ impl Folder {
         }
     }
 
-    /// Gives a file of this folder a further name, in another one.
+    /// Gives a file of this folder a further name in the folder `into` (a hard link).
     pub(super) fn link(&self, name: &[u8], into: &Self, as_name: &[u8]) -> Result<(), Errno> {
         let (name, as_name) = (OsStr::from_bytes(name), OsStr::from_bytes(as_name));
         fs::linkat(&self.0, name, &into.0, as_name, AtFlags::empty())

@@ -43,9 +43,9 @@ pub use report::{Damaged, Event, Report, ReportedPath};
 #[derive(Debug, Error)]
 #[error("{error}")]
 pub struct Stopped {
-    /// Report up to the end.
+    /// Report of the copy up to its end.
     pub report: Box<Report>,
-    /// Reason of the end.
+    /// Reason why the copy ended.
     pub error: CopyError,
 }
 
@@ -75,7 +75,7 @@ pub enum CopyError {
     Target(io::Error),
 }
 
-/// Writes bytes to a file, at an offset.
+/// Function that writes bytes to a file, at an offset.
 type Write<'w> = dyn FnMut(&OwnedFd, &[u8], u64) -> Result<(), Errno> + 'w;
 
 /// The part of a file system that is copied.
@@ -104,7 +104,7 @@ pub fn copy(
     copy_by(tree, base, start, owners, tell, &mut write_all)
 }
 
-/// Does the work of [`copy`], and writes to files by the function `write`.
+/// Does the work of [`copy`], and returns its result; writes to files by the function `write`.
 fn copy_by(
     tree: &dyn Tree,
     base: &Folder,
@@ -188,7 +188,8 @@ fn goes_on(error: Errno) -> Result<(), CopyError> {
     }
 }
 
-/// Whether one of the folders takes names that differ in case only for the same name.
+/// Whether one of the folders takes names that differ only in upper and lower case for the same
+/// name.
 fn folds_case(base: &Folder, top: &Folder) -> Result<bool, CopyError> {
     let mut folds = false;
     for folder in [base, top] {
@@ -214,7 +215,7 @@ struct Copy<'c> {
     tell: &'c mut dyn FnMut(Event<'_>),
     write: &'c mut Write<'c>,
     report: Report,
-    /// Path of the first copy of each node with several names.
+    /// Path of the first copy of each node with several names, by the number of the node.
     first_names: BTreeMap<u64, Vec<u8>>,
     buffer: Vec<u8>,
 }
@@ -284,8 +285,8 @@ impl Copy<'_> {
         Ok(())
     }
 
-    /// Copies the entries of a directory. Directories among them are made, and returned to be
-    /// copied later.
+    /// Copies the entries of a directory. Directories among them are made, and are returned with
+    /// their paths to be copied later.
     fn names(
         &mut self,
         folder: &Folder,
@@ -309,8 +310,8 @@ impl Copy<'_> {
         self.named(folder, path, entries.list)
     }
 
-    /// Copies some entries of a directory. Directories among them are made, and returned to be
-    /// copied later.
+    /// Copies some entries of a directory. Directories among them are made, and are returned with
+    /// their paths to be copied later.
     fn named(
         &mut self,
         folder: &Folder,
@@ -466,8 +467,8 @@ impl Copy<'_> {
         self.top.walk(parent)?.link(last, folder, name)
     }
 
-    /// Writes the content of a file to `PART`, with all its properties. Returns whether it could be
-    /// written.
+    /// Writes the content of a file to `PART`, with all its properties. Returns whether the file
+    /// could be written.
     fn write(&mut self, path: &[u8], node: &Node) -> Result<bool, CopyError> {
         let pieces = match self.tree.pieces(node) {
             Ok(pieces) => pieces,
@@ -641,7 +642,8 @@ impl Copy<'_> {
         Ok(())
     }
 
-    /// Reports an owner that is not set, unless it is that of this process.
+    /// Counts and reports an owner that is not set, unless this process has the same user and
+    /// group.
     fn count_owner(&mut self, path: &[u8], node: &Node) {
         if (node.uid, node.gid) != (self.own.0.as_raw(), self.own.1.as_raw()) {
             self.report.owners_lost += 1;
@@ -710,7 +712,7 @@ fn is_same(stat: &Stat, node: &Node) -> bool {
     u64::try_from(stat.st_size).is_ok_and(|size| size == node.size) && (same_time || close)
 }
 
-/// Writes bytes; long zeros become holes.
+/// Writes `bytes` to a file at `offset`; runs of zeros of [`HOLE_BYTES`] become holes.
 fn write_holed(
     write: &mut Write<'_>,
     file: &OwnedFd,
@@ -744,9 +746,9 @@ fn write_all(file: &OwnedFd, mut bytes: &[u8], mut offset: u64) -> Result<(), Er
 pub const PART: &[u8] = b".weft-rescue.part";
 /// Units of times of file systems, in ns: ext4; NTFS and SMB; UDF; exFAT; whole seconds.
 const TIME_UNITS: [u32; 5] = [1, 100, 1_000, 10_000_000, 1_000_000_000];
-/// Size of a read: several full stripes of common arrays.
+/// Largest size of a read in bytes: several full stripes of common arrays.
 const READ_BYTES: usize = 4 << 20;
-/// Unit of holes: zeros of this length are not written.
+/// Unit of holes in bytes: zeros of this length are not written.
 const HOLE_BYTES: usize = 64 << 10;
 /// Largest number of directories above a file.
 const DEPTH_MAX: usize = 1000;

@@ -7,13 +7,13 @@ use crate::tree::Node;
 /// Event of a copy, reported when it happens. Findings are in the report, too.
 #[derive(Clone, Copy, Debug)]
 pub enum Event<'e> {
-    /// Number of further bytes of files that are done.
+    /// Number of bytes of files that were done since the last such event.
     Bytes(u64),
     /// A file has bytes that could not be read.
     Damaged(&'e Damaged),
     /// A path could not be restored, or a part of a directory could not be read.
     Failed(&'e ReportedPath),
-    /// A path exists and differs.
+    /// A path exists in the folder and differs from the original; it stays as it is.
     Kept(&'e ReportedPath),
     /// Owner and group of a path were not set.
     Owner {
@@ -49,17 +49,17 @@ pub struct Damaged {
 /// Result of a copy.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
-    /// Regular files that were copied.
+    /// Number of regular files that were copied.
     pub files: u64,
-    /// Directories that were copied.
+    /// Number of directories that were copied.
     pub directories: u64,
-    /// Symbolic links that were made.
+    /// Number of symbolic links that were made.
     pub links: u64,
-    /// Further names of files that were made.
+    /// Number of hard links that were made, as further names of copied files.
     pub hard_links: u64,
-    /// Bytes of files that were copied, without holes.
+    /// Number of bytes of files that were copied, without holes.
     pub bytes: u64,
-    /// Files and links that were there already.
+    /// Number of files and symbolic links that the folder had already.
     pub skipped: u64,
     /// Files with bytes that could not be read.
     pub damaged: Vec<Damaged>,
@@ -75,7 +75,8 @@ pub struct Report {
     pub attributes_lost: u64,
     /// Number of nodes with another owner or group than this process has, which was not restored.
     pub owners_lost: u64,
-    /// Further names of files that became copies of their own, because no hard link could be made.
+    /// Number of further names of files that became copies of their own, because no hard link could
+    /// be made.
     pub links_copied: u64,
     /// Whether the newest state was read: false if a journal or log was not replayed in full.
     pub is_replayed: bool,

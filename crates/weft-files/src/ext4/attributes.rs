@@ -16,18 +16,18 @@ pub(super) struct Stored {
     pub(super) index: u8,
     /// Name without its prefix.
     pub(super) name: Vec<u8>,
-    /// Value; or the number of the inode that has it, and its length.
+    /// Value or, as an `Err`, the number of the inode that has the value, and its length in bytes.
     pub(super) value: Result<Vec<u8>, (u32, u32)>,
 }
 
 impl Stored {
-    /// Whether the attribute has the rest of the inode's inline data.
+    /// Whether the attribute holds the rest of the inode's inline data.
     pub(super) fn is_inline_data(&self) -> bool {
         self.index == 7 && self.name == b"data"
     }
 }
 
-/// Attributes behind the fields of an inode.
+/// Attributes behind the fields of an inode; none if these bytes have no magic number.
 pub(super) fn in_inode(rest: &[u8]) -> Result<Vec<Stored>, TreeError> {
     if le32(rest, 0) != MAGIC {
         return Ok(Vec::new());
@@ -36,7 +36,7 @@ pub(super) fn in_inode(rest: &[u8]) -> Result<Vec<Stored>, TreeError> {
     parse(area, area)
 }
 
-/// Attributes in a block.
+/// Attributes in a block; an error if the block is damaged.
 pub(super) fn in_block(block: &[u8]) -> Result<Vec<Stored>, TreeError> {
     if le32(block, 0) != MAGIC {
         let found = format!("{:#x}", le32(block, 0));
@@ -46,7 +46,7 @@ pub(super) fn in_block(block: &[u8]) -> Result<Vec<Stored>, TreeError> {
 }
 
 /// Compares the checksum of block `number`, which holds attributes. `start` is the seed of the file
-/// system's checksums.
+/// system's checksums. A difference is an error.
 pub(super) fn verify(start: u32, number: u64, block: &[u8]) -> Result<(), TreeError> {
     let (before, after) = (part(block, 0, 16), part(block, 20, block.len()));
     let pieces = [&number.to_le_bytes()[..], before, &[0; 4], after];
@@ -63,7 +63,7 @@ pub(super) fn verify(start: u32, number: u64, block: &[u8]) -> Result<(), TreeEr
     Ok(())
 }
 
-/// Parses entries; places of values count from the start of `values`.
+/// Parses entries of attributes. The offsets of their values count from the start of `values`.
 fn parse(entries: &[u8], values: &[u8]) -> Result<Vec<Stored>, TreeError> {
     let mut all = Vec::new();
     let mut at = 0;

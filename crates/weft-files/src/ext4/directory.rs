@@ -11,8 +11,8 @@ use weft_ondisk::crc::crc32c_raw;
 use crate::bytes::{le16, le32, part};
 use crate::tree::{Entries, Entry};
 
-/// Adds the names of a block, or of the part of one that is inline; `place` is its first byte in
-/// the directory.
+/// Adds the names in a block of a directory, or in an inline part of one. `place` is the offset of
+/// `bytes` in the directory.
 pub(super) fn parse(bytes: &[u8], place: u64, into: &mut Entries) {
     let mut at = 0;
     while at + 8 <= bytes.len() {
@@ -41,9 +41,9 @@ pub(super) fn parse(bytes: &[u8], place: u64, into: &mut Entries) {
     }
 }
 
-/// Message about the checksum of a block if it is missing or wrong. The block begins at byte
-/// `place` of its directory; `start` is the seed of the checksums of the directory's inode, and
-/// `is_indexed` says whether some blocks are an index.
+/// Message about the checksum of a block if it is missing or wrong; `None` if it is right. The
+/// block begins at byte `place` of its directory; `start` is the seed of the checksums of the
+/// directory's inode, and `is_indexed` says whether some blocks are an index.
 pub(super) fn checksum_fault(
     start: u32,
     bytes: &[u8],
@@ -87,5 +87,5 @@ fn index_at(bytes: &[u8], place: u64) -> Option<usize> {
     (le32(bytes, 0) == 0 && has_len(0, rest(0))).then_some(8)
 }
 
-/// Bytes of the checksum at the end of a block of names.
+/// Length in bytes of the entry with the checksum at the end of a block of names.
 const TAIL_BYTES: usize = 12;

@@ -20,7 +20,8 @@ use crate::tree::TreeError;
 /// Places of inode tables, where the descriptor of a group is damaged.
 #[derive(Default)]
 pub(super) struct Groups {
-    /// Block of the table of each group with a damaged descriptor; `None` if it is not known.
+    /// First block of the inode table of each group with a damaged descriptor, by the number of the
+    /// group; `None` if it is not known.
     replaced: BTreeMap<u64, Option<u64>>,
     /// Messages about faults for which a sound copy is used.
     pub(super) notes: Vec<String>,
@@ -103,7 +104,8 @@ struct Fault {
     table: Option<u64>,
 }
 
-/// First block of the inode table that the descriptor at byte `at` names.
+/// First block of the inode table that the descriptor at byte `at` names, or the fault of the
+/// descriptor.
 fn read_table(
     source: &dyn Source,
     superblock: &Superblock,
@@ -160,7 +162,7 @@ fn crc16(sum: u16, bytes: &[u8]) -> u16 {
 const SUM_AT: usize = 0x1e;
 /// Largest number of damaged descriptors that are replaced.
 const REPLACED_MAX: usize = 1 << 16;
-/// Largest number of notes about groups.
+/// Largest number of groups that are named one by one in the notes, and as many in the doubts.
 const NOTES_MAX: u64 = 8;
 
 #[cfg(test)]

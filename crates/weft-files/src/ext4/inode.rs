@@ -15,11 +15,12 @@ pub(super) struct Inode {
     pub(super) flags: u32,
     /// The 60 bytes for block numbers, extents, a short link or inline data.
     pub(super) block: Vec<u8>,
-    /// Block of extended attributes; 0 for none.
+    /// Number of the block with extended attributes; 0 for none.
     pub(super) attribute_block: u64,
     /// Bytes behind the fields, with extended attributes.
     pub(super) rest: Vec<u8>,
-    /// Seed of the checksums of its blocks of extents and names; `None` without that feature.
+    /// Seed of the checksums of the inode's blocks of extents and names; `None` if the file system
+    /// has no checksums of metadata.
     pub(super) sum_start: Option<u32>,
 }
 
@@ -79,7 +80,8 @@ impl Inode {
         })
     }
 
-    /// Bytes of the blocks of an inode. The field counts sectors, or blocks if the file is huge.
+    /// Number of bytes in the blocks of an inode. The field counts sectors, or blocks if the file
+    /// is huge.
     fn stored(superblock: &Superblock, bytes: &[u8]) -> u64 {
         let count = u64::from(le32(bytes, 0x1c)) | u64::from(le16(bytes, 0x74)) << 32;
         let is_huge = le32(bytes, 0x20) & HUGE != 0;
@@ -97,7 +99,8 @@ impl Inode {
         }
     }
 
-    /// Seed of the checksums of an inode, from its number and its generation.
+    /// Seed of the checksums of an inode, from its number and its generation; `None` if the file
+    /// system has no checksums of metadata.
     fn sum_start(superblock: &Superblock, number: u32, bytes: &[u8]) -> Option<u32> {
         let sum = crc32c_raw(superblock.sum_start?, &number.to_le_bytes());
         Some(crc32c_raw(sum, &bytes[0x64..0x68]))

@@ -21,14 +21,14 @@ use crate::tree::{PieceBytes, Pieces, TreeError};
 pub(super) struct Replayed {
     of: Shared,
     block_bytes: u64,
-    /// Blocks of the file system that the journal holds.
+    /// Copies in the journal, by the number of the file system's block that each replaces.
     pub(super) blocks: BTreeMap<u64, Logged>,
 }
 
 /// Copy of a block in the journal.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Logged {
-    /// First byte on the device.
+    /// Byte offset of the copy on the device.
     at: u64,
     /// Whether the block begins with the magic number of the journal. The copy has zeros in place
     /// of this number.
@@ -36,7 +36,7 @@ pub(super) struct Logged {
 }
 
 impl Replayed {
-    /// The device without any block of its journal in place.
+    /// The device `of` with no block replaced.
     pub(super) fn nothing(of: &Shared, block_bytes: u64) -> Self {
         Self { of: Rc::clone(of), block_bytes, blocks: BTreeMap::new() }
     }
@@ -86,7 +86,7 @@ impl Source for Replayed {
     }
 }
 
-/// Blocks of the file system that a journal holds.
+/// Result of reading a journal: copies of the file system's blocks, and notes for the user.
 pub(super) struct Found {
     pub(super) blocks: BTreeMap<u64, Logged>,
     /// Whether all of the journal could be read and used.
@@ -148,9 +148,9 @@ struct Log<'s> {
     sequence: u32,
     form: Form,
     uuid: [u8; 16],
-    /// Blocks of each committed transaction.
+    /// Numbers and copies of the blocks of each committed transaction, in order.
     committed: Vec<Vec<(u64, Logged)>>,
-    /// Revoked blocks, each with the number of the transaction.
+    /// Numbers of revoked blocks, each with the index of the transaction that revokes it.
     revoked: Vec<(u64, u32)>,
     notes: Vec<String>,
 }
@@ -257,7 +257,7 @@ impl<'s> Log<'s> {
         Ok(log)
     }
 
-    /// First byte on the device of a block of the journal.
+    /// Byte offset on the device of a block of the journal; `None` if the block is not mapped.
     fn place(&self, block: u64) -> Option<u64> {
         let byte = block.checked_mul(self.block_bytes)?;
         let list = &self.pieces.list;
@@ -283,7 +283,8 @@ impl<'s> Log<'s> {
         crc32c_raw(u32::MAX, &self.uuid)
     }
 
-    /// Whether the checksum at the end of a block of descriptors or revocations fits.
+    /// Whether the checksum at the end of a block of descriptors or revocations fits; true for a
+    /// journal without checksums.
     fn tail_fits(&self, block: &[u8]) -> bool {
         if !self.form.has_sums() {
             return true;
@@ -376,7 +377,7 @@ impl<'s> Log<'s> {
         used
     }
 
-    /// Whether the checksum in a tag fits its block.
+    /// Whether the checksum in a tag fits its block; true for a journal without checksums.
     fn data_fits(&self, tag: &[u8], place: u64) -> bool {
         if !self.form.has_sums() {
             return true;
@@ -415,7 +416,7 @@ const FAST_COMMITS: u32 = 0x20;
 /// Incompatible features of a journal that are known: revocations, 64 bits, asynchronous commits,
 /// checksums of version 2 and 3, fast commits.
 const FEATURES: u32 = 0x1 | 0x2 | 0x4 | 0x8 | 0x10 | FAST_COMMITS;
-/// Blocks at the end of the log for fast commits, if the superblock names no number.
+/// Number of blocks at the end of the log for fast commits, if the superblock names no number.
 const FAST_COMMIT_BLOCKS: u32 = 256;
 /// Largest number of notes about one journal.
 const NOTES_MAX: usize = 16;

@@ -44,17 +44,17 @@ struct Map<'s> {
     superblock: &'s Superblock,
     /// Seed of the CRC-32C of the file's extent blocks; `None` without checksums of metadata.
     sum_start: Option<u32>,
-    /// Size of the file.
+    /// Size of the file in bytes.
     size: u64,
-    /// Bytes mapped so far.
+    /// Number of bytes that were mapped so far.
     mapped: u64,
-    /// Blocks of the map itself.
+    /// Numbers of the blocks of the map itself that were read so far.
     seen: BTreeSet<u64>,
     pieces: Pieces,
 }
 
 impl Map<'_> {
-    /// Bytes of the file for a range of its blocks.
+    /// Byte range of the file for a range of its blocks, cut at the end of the file.
     fn bytes(&self, blocks: &Range<u64>) -> Range<u64> {
         let byte = |block: u64| block.saturating_mul(self.superblock.block_bytes).min(self.size);
         byte(blocks.start)..byte(blocks.end)
@@ -67,7 +67,7 @@ impl Map<'_> {
         }
     }
 
-    /// Adds `blocks` of the file, which are at `place` of the device.
+    /// Adds `blocks` of the file, the first of which is block `place` of the device.
     fn add(&mut self, blocks: Range<u64>, place: u64) {
         let size = self.superblock.block_bytes;
         let end = place.saturating_add(blocks.end - blocks.start);
@@ -95,7 +95,8 @@ impl Map<'_> {
         self.pieces.list.push(Piece { range, bytes: PieceBytes::Source(at) });
     }
 
-    /// Reads a block of the map, which maps `blocks`.
+    /// Reads block `number` of the device, a part of the map that maps `blocks`. `None`, after a
+    /// fault was added, if it cannot be read.
     fn block(&mut self, number: u64, blocks: &Range<u64>) -> Option<Vec<u8>> {
         if number >= self.superblock.blocks || !self.seen.insert(number) {
             let why = format!("found block {number}, which is used twice or lies beyond the end");
@@ -200,7 +201,7 @@ impl Map<'_> {
         }
     }
 
-    /// Adds the blocks of an inode with twelve numbers and three trees of numbers.
+    /// Adds the blocks of an inode that has twelve block numbers and three trees of block numbers.
     fn indirect(&mut self, block: &[u8], blocks: u64) {
         let per_block = self.superblock.block_bytes / 4;
         let mut first = 0;

@@ -22,12 +22,12 @@ use inode::Inode;
 use journal::Replayed;
 use superblock::{Backup, Superblock};
 
-/// A file system.
+/// An open ext2, ext3 or ext4 file system.
 pub struct Ext4 {
     source: Replayed,
     superblock: Superblock,
     groups: Groups,
-    /// Whether no block of the journal is missing: false if it could not be read to its end.
+    /// Whether the journal was replayed in full: false if a part of it could not be read or used.
     is_replayed: bool,
     /// Notes for the user: journals that were replayed or could not be, and copies that are used.
     pub notes: Vec<String>,
@@ -76,7 +76,8 @@ impl Ext4 {
         Ok(Self { source: replayed, superblock, groups, is_replayed, notes, doubts })
     }
 
-    /// Reads the journal of a file system, as it is before the journal is replayed.
+    /// Reads the journal of a file system that is not replayed yet, and returns the blocks that the
+    /// journal holds.
     fn journal(source: &Shared, superblock: &Superblock) -> Result<journal::Found, TreeError> {
         let number = superblock.journal_inode;
         let group = u64::from(number.saturating_sub(1) / superblock.inodes_per_group);
@@ -105,7 +106,7 @@ impl Ext4 {
         Ok(all)
     }
 
-    /// Content that is in the inode itself.
+    /// Content that is stored in the inode itself.
     fn inline(&self, inode: &Inode) -> Result<Vec<u8>, TreeError> {
         let mut bytes = inode.block.clone();
         let stored = attributes::in_inode(&inode.rest)?;
@@ -115,7 +116,8 @@ impl Ext4 {
         Ok(bytes)
     }
 
-    /// All of the content of an inode; an error if that is more than `len` bytes.
+    /// All of the content of an inode, with zeros for holes. It is an error if that is more than
+    /// `len` bytes, or if a part cannot be read.
     fn read_all(&self, inode: &Inode, len: u64) -> Result<Vec<u8>, TreeError> {
         let size = inode.node.size;
         if size > len {
@@ -140,14 +142,14 @@ impl Ext4 {
 }
 
 /// Bytes of the first backup of a superblock on a device without the first one, and a note that
-/// says where the backup is.
+/// says where the backup is; `None` if there is no valid backup.
 pub(crate) fn backup(source: &dyn Source) -> Option<(Vec<u8>, String)> {
     let found = Superblock::backup(source)?;
     let note = found.backup.as_ref().map(Backup::note)?;
     Some((found.raw, note))
 }
 
-/// Reads an inode.
+/// Reads the inode with this number; an error if it is damaged, unused or beyond the last one.
 fn inode(
     source: &dyn Source,
     superblock: &Superblock,
@@ -328,7 +330,8 @@ impl Tree for Ext4 {
     }
 }
 
-/// Largest directory that is read: several million names. A damaged inode may name all blocks.
+/// Largest size in bytes of a directory that is read: several million names. A damaged inode may
+/// name all blocks.
 const DIRECTORY_MAX: u64 = 256 << 20;
-/// Largest value of an attribute: that of the system call.
+/// Largest size in bytes of an attribute's value: the limit of getxattr(2).
 const ATTRIBUTE_MAX: u64 = 64 << 10;

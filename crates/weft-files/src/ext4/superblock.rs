@@ -43,16 +43,17 @@ pub(super) struct Superblock {
     pub(super) sum_start: Option<u32>,
     /// Bytes of this superblock as they are on the device.
     pub(super) raw: Vec<u8>,
-    /// Message about a wrong checksum: the fields may be wrong. `None` if it is right.
+    /// Message about a wrong checksum, which means that the fields may be wrong; `None` if it is
+    /// right.
     pub(super) doubt: Option<String>,
-    /// Place of this superblock, if it is a backup.
+    /// Place of this superblock if it is a backup; `None` for the first superblock.
     pub(super) backup: Option<Backup>,
 }
 
 /// Place of a backup, and the fault of the first superblock.
 #[derive(Clone, Debug)]
 pub(super) struct Backup {
-    /// First byte on the device.
+    /// Byte offset of the backup on the device.
     at: u64,
     /// Group with this backup.
     group: u64,
@@ -76,7 +77,8 @@ impl Superblock {
     /// Reads the first superblock, or a backup.
     ///
     /// # Errors
-    /// None is valid; the error is that of the first one.
+    /// Neither is valid, or the file system uses a feature that is not read. The error is that of
+    /// the first superblock.
     pub(super) fn read(source: &dyn Source) -> Result<Self, TreeError> {
         let bytes = read_vec(source, SUPERBLOCK_AT as u64, SUPERBLOCK_BYTES as u64);
         let first = bytes.map_err(TreeError::from).and_then(|bytes| Self::parse(&bytes));
@@ -96,7 +98,7 @@ impl Superblock {
         }
     }
 
-    /// First backup that is valid, of the usual places of each block size.
+    /// First valid backup at the usual places for each block size; `None` if none is valid.
     pub(super) fn backup(source: &dyn Source) -> Option<Self> {
         // The usual size first.
         [4096_u64, 1024, 2048, 8192, 16_384, 32_768, 65_536].into_iter().find_map(|block| {
@@ -260,14 +262,15 @@ impl Superblock {
         self.group_start(group).saturating_add(before)
     }
 
-    /// Byte of the descriptor of a group in a block of descriptors.
+    /// Byte offset on the device of the descriptor of a group, which lies in `block`, a block of
+    /// descriptors.
     fn within(&self, block: u64, group: u64) -> u64 {
         let per_block = self.block_bytes / self.descriptor_bytes;
         let at = block.saturating_mul(self.block_bytes);
         at.saturating_add(group % per_block * self.descriptor_bytes)
     }
 
-    /// Groups with a backup of the superblock.
+    /// Groups with a backup of the superblock that are tried for copies of descriptors.
     fn backups(&self) -> Vec<u64> {
         let last = self.blocks / self.blocks_per_group;
         if self.compat & SPARSE_SUPER2 != 0 {

@@ -36,7 +36,7 @@ pub struct LogicalVolume {
     pub missing: Vec<String>,
 }
 
-/// Groups of the physical volumes, each by its newest text.
+/// Volume groups of the physical volumes, each as its newest text describes it.
 #[must_use]
 pub fn groups(found: &[PhysicalVolume]) -> Vec<Group> {
     let mut newest: Vec<(&str, &str, &Section)> = Vec::new();
@@ -62,7 +62,7 @@ fn seqno_of(section: &Section) -> u64 {
 struct Member<'t> {
     key: &'t str,
     uuid: &'t str,
-    /// First byte of the first extent.
+    /// Byte offset on the physical volume of its first extent.
     start: u64,
     found: Option<&'t PhysicalVolume>,
 }
@@ -232,7 +232,8 @@ fn logical(
     Ok(LogicalVolume { name: key.to_owned(), size, source, missing })
 }
 
-/// Reason why a logical volume is not read, if it holds the differences of a snapshot.
+/// Reason why a logical volume is not read, if it holds the differences of a snapshot; `None`
+/// otherwise.
 fn snapshot_of(key: &str, all: &[(String, Section)]) -> Option<String> {
     let segments = all.iter().flat_map(|(_, volume)| volume.sections());
     let mut snapshots = segments.map(|(_, segment)| segment).filter(|segment| {
@@ -256,7 +257,8 @@ fn not_read(kind: &str) -> String {
     format!("{what} ({kind}), which is not read; the kernel's LVM does, over weft serve --overlay")
 }
 
-/// Legs of a striped segment of `count` extents, and the bytes of a stripe on a leg.
+/// Legs of a linear or striped segment of `count` extents, and the number of bytes on a leg before
+/// the next leg follows: 0 for a single leg. `extent` is the size of an extent in bytes.
 fn legs(
     section: &Section,
     place: &str,
@@ -319,5 +321,6 @@ fn field(place: &str, key: &str, found: &dyn ToString, expected: &'static str) -
     LvmError::Field { place: format!("{place}/{key}"), found: found.to_string(), expected }
 }
 
-/// Bound of sizes and positions: no device is so large, and sums of two do not overflow.
+/// Upper bound of sizes and positions, in bytes: no device is so large, and sums of two do not
+/// overflow.
 const SIZE_MAX: u64 = 1 << 62;

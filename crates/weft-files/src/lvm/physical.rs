@@ -106,7 +106,7 @@ impl PhysicalVolume {
     }
 }
 
-/// Sector with the label, and its byte offset.
+/// Byte offset of the sector with the label, and the sector.
 fn label(source: &Shared) -> Result<(u64, Vec<u8>), LvmError> {
     let mut fault = LvmError::NoLabel;
     for at in (0..4).map(|sector| sector * SECTOR as u64) {
@@ -128,8 +128,9 @@ fn label(source: &Shared) -> Result<(u64, Vec<u8>), LvmError> {
     Err(fault)
 }
 
-/// Text of the first metadata area that has one; `lists` holds the list of data areas and behind it
-/// that of metadata areas.
+/// Text with the highest sequence number in the metadata areas. `lists` holds the list of data
+/// areas and, behind it, the list of metadata areas. Without a valid text, the error is that of the
+/// last area, or [`LvmError::NoText`].
 fn areas(lists: &[u8], source: &Shared) -> Result<Section, LvmError> {
     let mut pairs = lists.chunks_exact(16).map(|pair| (le64(pair, 0), le64(pair, 8)));
     while pairs.next().is_some_and(|(offset, _)| offset != 0) {}
@@ -154,7 +155,8 @@ fn seqno(text: &Section) -> u64 {
     numbers.max().unwrap_or(0)
 }
 
-/// Text in the metadata area of `size` bytes at `start`.
+/// Text in the metadata area of `size` bytes at `start`; an error if the area has none, or is
+/// damaged.
 fn area(source: &Shared, start: u64, size: u64) -> Result<Section, LvmError> {
     let header = read_vec(&**source, start, SECTOR as u64)?;
     let wrong = |what, at, found: &dyn ToString, expected| LvmError::Header {
@@ -228,9 +230,10 @@ const LABEL_BYTES: usize = 32;
 const MAGIC: &[u8] = b" LVM2 x[5A%r0N*>";
 /// Flag of a location that is to be ignored.
 const IGNORED: u32 = 1;
-/// Largest number of metadata areas: LVM makes two.
+/// Largest number of metadata areas that are read: LVM makes up to two.
 const AREAS_MAX: usize = 8;
-/// Largest metadata area that is read: LVM makes 1 MiB, or what `--metadatasize` says.
+/// Largest size in bytes of a metadata area that is read: LVM makes 1 MiB, or the size that
+/// `--metadatasize` gives.
 const AREA_BYTES_MAX: u64 = 16 << 20;
 /// Initial value of LVM's CRC-32.
 const SUM_START: u32 = 0xf597_a6cf;

@@ -53,13 +53,13 @@ impl Section {
         }
     }
 
-    /// Value of a key; the last one if there are several.
+    /// Value of a key, the last one if there are several; `None` if the section has no such key.
     #[must_use]
     pub fn value(&self, key: &str) -> Option<&Value> {
         self.values.iter().rev().find(|(name, _)| name == key).map(|(_, value)| value)
     }
 
-    /// Integer of a key; `None` if there is none, or it is negative.
+    /// Integer of a key; `None` if the key has no integer, or a negative one.
     #[must_use]
     pub fn number(&self, key: &str) -> Option<u64> {
         match self.value(key)? {
@@ -68,7 +68,7 @@ impl Section {
         }
     }
 
-    /// String of a key; `None` if there is none.
+    /// String of a key; `None` if the key has no string.
     #[must_use]
     pub fn text(&self, key: &str) -> Option<&str> {
         match self.value(key)? {
@@ -77,7 +77,7 @@ impl Section {
         }
     }
 
-    /// Values of a list; empty if the key is no list.
+    /// Values in the list of a key; empty if the key has no list.
     #[must_use]
     pub fn list(&self, key: &str) -> &[Value] {
         match self.value(key) {
@@ -86,13 +86,13 @@ impl Section {
         }
     }
 
-    /// Whether a list has this string.
+    /// Whether the list of a key contains this string.
     #[must_use]
     pub fn has(&self, key: &str, text: &str) -> bool {
         self.list(key).iter().any(|value| matches!(value, Value::Text(it) if it == text))
     }
 
-    /// Section of this name.
+    /// First section of this name; `None` if there is none.
     #[must_use]
     pub fn section(&self, name: &str) -> Option<&Section> {
         self.sections.iter().find(|(its, _)| its == name).map(|(_, section)| section)
@@ -114,7 +114,7 @@ struct Parser<'t> {
 const DEPTH_MAX: usize = 16;
 
 impl Parser<'_> {
-    /// Byte at the position, after spaces and comments.
+    /// Next byte after spaces and comments, which are passed over; `None` at the end of the text.
     fn peek(&mut self) -> Option<u8> {
         loop {
             match self.text.get(self.at)? {

@@ -6,15 +6,15 @@ use crate::source::{ReadError, Shared, Source, inside, moved};
 pub(super) struct Leg {
     /// Physical volume; `None` if it was not found.
     pub(super) source: Option<Shared>,
-    /// Name for messages.
+    /// Name of the physical volume for messages: its UUID if it was not found.
     pub(super) name: String,
-    /// First byte on the physical volume.
+    /// Byte offset on the physical volume at which the part begins.
     pub(super) start: u64,
 }
 
 /// Segment of a logical volume.
 pub(super) struct Segment {
-    /// First byte in the logical volume.
+    /// Byte offset in the logical volume at which the segment begins.
     pub(super) start: u64,
     pub(super) len: u64,
     /// Bytes on one leg before the next leg follows; without meaning for a single leg.
@@ -30,8 +30,8 @@ pub(super) struct Mapped {
 }
 
 impl Segment {
-    /// Leg for byte `within` of the segment, the byte on that leg, and the number of bytes that are
-    /// contiguous from there on.
+    /// Leg for byte `within` of the segment, the byte from the start of that leg, and the number of
+    /// bytes that are contiguous from there on.
     fn place(&self, within: u64) -> (&Leg, u64, u64) {
         let left = self.len - within;
         if self.legs.len() == 1 {

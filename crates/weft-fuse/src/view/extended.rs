@@ -14,14 +14,16 @@ use crate::numbers::Named;
 /// requests answers the requests for values from this copy, without the thread of the view.
 pub(crate) type Latest = Arc<Mutex<Option<(u64, Arc<Vec<Attribute>>)>>>;
 
-/// The attributes of an inode, if it is the one for which they were read last.
+/// Extended attributes of an inode from the copy; `None` if those that were read last belong to
+/// another inode.
 pub(crate) fn latest(latest: &Latest, number: u64) -> Option<Arc<Vec<Attribute>>> {
     let latest = latest.lock().unwrap_or_else(PoisonError::into_inner);
     latest.as_ref().filter(|it| it.0 == number).map(|(_, attributes)| Arc::clone(attributes))
 }
 
 impl View {
-    /// Extended attributes of an inode.
+    /// Extended attributes of an inode, from the copy or from the tree. The top folder and its
+    /// files have none.
     pub(crate) fn extended(&mut self, number: u64) -> Result<Arc<Vec<Attribute>>, Errno> {
         if let Some(attributes) = latest(&self.latest, number) {
             return Ok(attributes);
@@ -55,7 +57,7 @@ impl View {
         }
     }
 
-    /// The attributes that were read last, to be shared with another thread.
+    /// The copy of the attributes that were read last, to be shared with another thread.
     pub(crate) fn latest(&self) -> Latest {
         Arc::clone(&self.latest)
     }

@@ -20,7 +20,8 @@ pub(crate) struct Listed<'v> {
 }
 
 impl View {
-    /// The directory with an inode number, which is a node of a tree.
+    /// The directory with an inode number, from the cache or the tree. A node that is not a
+    /// directory is the error `ENOTDIR`.
     pub(super) fn directory(&mut self, number: u64) -> Result<Rc<Directory>, Errno> {
         if let Some(directory) = self.directories.get(number) {
             return Ok(directory);
@@ -46,11 +47,13 @@ impl View {
         Ok(directory)
     }
 
-    /// Lists a directory from the entry `from` on, as long as `add` returns true. `add` gets each
-    /// entry with the position of the next one. `with_lookup` counts a lookup for each entry.
+    /// Lists a directory from the entry with index `from` on, as long as `add` returns true. `add`
+    /// gets each entry with the index of the next one. `with_lookup` counts a lookup for each
+    /// entry.
     ///
     /// # Errors
-    /// A directory with a lost part gives an error behind its last entry.
+    /// The inode is not a directory, or cannot be read. A directory with a lost part gives `EIO` in
+    /// a call that begins behind its last entry.
     pub(crate) fn list(
         &mut self,
         number: u64,

@@ -77,7 +77,8 @@ impl View {
         }
     }
 
-    /// Whether no file can change: the kernel then need not ask before it opens one.
+    /// Whether the bytes of no file can change, so that the kernel need not ask before it opens a
+    /// file.
     pub(crate) fn is_fixed(&self) -> bool {
         let changes = |it: &Shown| matches!(it.what, What::Bytes { changes: true, .. });
         !self.shown.iter().any(changes)
@@ -127,7 +128,8 @@ impl View {
         Errno::IO
     }
 
-    /// The node with an inode number, and the index of its tree.
+    /// The node with an inode number, and the index of its tree. The top folder and its files have
+    /// no node: the error is `EINVAL`.
     fn node(&mut self, number: u64) -> Result<(usize, Node), Errno> {
         let Named::Node(at, id) = self.named(number)? else { return Err(Errno::INVAL) };
         match self.tree(at).0.node(id) {
@@ -141,7 +143,7 @@ impl View {
         }
     }
 
-    /// Looks up a name in a directory, and counts the lookup.
+    /// Attributes of the inode with this name in a directory. Counts a lookup of the inode.
     pub(crate) fn lookup(&mut self, parent: u64, name: &[u8]) -> Result<FileAttr, Errno> {
         let number = match self.named(parent)? {
             Named::Root => {
@@ -158,7 +160,7 @@ impl View {
         self.attributes(number).inspect_err(|_| self.paths.forget(number, 1))
     }
 
-    /// Takes back a number of lookups of an inode.
+    /// Subtracts lookups of an inode that the kernel has forgotten.
     pub(crate) fn forget(&mut self, number: u64, lookups: u64) {
         self.paths.forget(number, lookups);
     }
@@ -209,7 +211,7 @@ impl View {
         }
     }
 
-    /// Target of a symbolic link.
+    /// Target of a symbolic link; `EINVAL` for another node.
     pub(crate) fn target(&mut self, number: u64) -> Result<Vec<u8>, Errno> {
         let (at, node) = self.node(number)?;
         if node.kind != NodeKind::Link {
@@ -234,7 +236,7 @@ impl View {
         }
     }
 
-    /// Reads bytes of a file, fewer than `len` only at its end.
+    /// Bytes of a file from `offset` on: `len` of them, or fewer at its end.
     pub(crate) fn read(&mut self, number: u64, offset: u64, len: u32) -> Result<Vec<u8>, Errno> {
         let result = match self.named(number)? {
             Named::Root => return Err(Errno::ISDIR),
@@ -290,7 +292,8 @@ impl View {
         Ok(content)
     }
 
-    /// Offset of the next data (`is_data`) or hole in a file, from `offset` on.
+    /// Offset of the next data (`is_data`) or hole in a file, from `offset` on; `ENXIO` if `offset`
+    /// is not before the end, or if no data follows.
     pub(crate) fn seek(&mut self, number: u64, offset: u64, is_data: bool) -> Result<u64, Errno> {
         let size = match self.named(number)? {
             Named::Root => return Err(Errno::ISDIR),
@@ -311,8 +314,9 @@ impl View {
         }
     }
 
-    /// Number of all and of free blocks, of 4 KiB each, of the file system that an inode is on; for
-    /// the top folder and its files, of all entries together.
+    /// Number of all blocks and of free blocks, each of 4 KiB, of the file system that an inode is
+    /// on. For the top folder and its files: the blocks of all entries together, of which none are
+    /// free.
     pub(crate) fn space(&self, number: u64) -> (u64, u64) {
         let (size, free) = match self.named(number) {
             Ok(Named::Node(at, _)) => {
@@ -331,7 +335,8 @@ impl View {
     }
 }
 
-/// Reads bytes of a file of `size` bytes; for a sequential reader, also bytes behind them.
+/// Bytes of a file of `size` bytes, from the cache or from `fetch`. For a sequential reader, bytes
+/// behind them are read into the cache, too.
 fn read_ahead(
     ahead: &mut Ahead,
     number: u64,

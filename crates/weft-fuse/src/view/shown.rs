@@ -11,8 +11,8 @@ pub enum What {
     Bytes {
         /// Source of the bytes.
         source: Shared,
-        /// Whether others may change the bytes. Bytes that were read are then kept only until the
-        /// file is opened again.
+        /// Whether the bytes may be changed elsewhere. Bytes that were read are then kept in memory
+        /// only until the file is opened again.
         changes: bool,
     },
     /// A folder with the files of a file system.
@@ -35,7 +35,8 @@ pub struct Shown {
 /// Finding that a reader would not notice, or would see as an error number only.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// Path below the mount, not checked.
+    /// Path of the file below the mount, in the bytes that the file system stores, which need not
+    /// be UTF-8. Empty in the finding that ends the reports.
     pub path: Vec<u8>,
     /// Byte range in the file; `None` if the finding concerns all of it.
     pub range: Option<Range<u64>>,

@@ -42,7 +42,7 @@ fn kind(kind: NodeKind) -> FileType {
     }
 }
 
-/// A time; the start of 1970 if the system cannot represent it.
+/// Time of a node as a time of the system; the start of 1970 if the system cannot represent it.
 fn time(time: NodeTime) -> SystemTime {
     let seconds = Duration::from_secs(time.seconds.unsigned_abs());
     let whole = match time.seconds < 0 {

@@ -95,23 +95,24 @@ impl ClientHandshake {
         })
     }
 
-    /// Asks for simple replies only.
+    /// Makes the client ask for no structured replies, so that the server sends simple replies
+    /// only.
     #[must_use]
     pub fn with_simple_replies(mut self) -> Self {
         self.wants_structured = false;
         self
     }
 
-    /// Asks for extended headers first, with which requests without payload may be longer than 4
-    /// GiB. A server may decline.
+    /// Makes the client ask for extended headers first. With these, requests without payload may be
+    /// longer than 4 GiB. A server may decline.
     #[must_use]
     pub fn with_extended_headers(mut self) -> Self {
         self.wants_extended = true;
         self
     }
 
-    /// Asks for the context `base:allocation` of the export to be opened, which describes its
-    /// holes. A server may decline.
+    /// Makes the client ask for the metadata context `base:allocation` of the export that it opens.
+    /// The context describes the export's holes. A server may decline.
     #[must_use]
     pub fn with_allocation(mut self) -> Self {
         self.wants_allocation = true;
@@ -339,8 +340,8 @@ impl ClientHandshake {
         self.leave(HandshakeEvent::Failed(error))
     }
 
-    /// Ends the negotiation of the export if the server has described it; fails the handshake
-    /// otherwise.
+    /// Ends the negotiation of the export. Returns the event that reports its end: a failure if the
+    /// server has not described the export.
     fn finish_export(&mut self) -> HandshakeStep {
         let Some(mut export) = self.export.take() else {
             let what = "success without size and flags of the export";
@@ -437,7 +438,7 @@ enum HandshakePhase {
 
 type HandshakeStep = Transition<HandshakeEvent>;
 
-/// Parses an entry of the list of exports: name and description.
+/// Parses an entry of the list of exports: name and description. The error says what is malformed.
 fn parse_list_entry(data: &[u8]) -> Result<(&str, &[u8]), &'static str> {
     if data.len() < 4 {
         return Err("list entry too short");
@@ -450,8 +451,8 @@ fn parse_list_entry(data: &[u8]) -> Result<(&str, &[u8]), &'static str> {
     Ok((parse_name(name)?, description))
 }
 
-/// Makes a text from the server safe to print: cuts it to 4096 bytes, and replaces control
-/// characters.
+/// Text from the server that is safe to print: cut to 4096 bytes, and with control characters
+/// replaced.
 fn printable(text: &[u8]) -> String {
     String::from_utf8_lossy(&text[..text.len().min(wire::STRING_BYTES_MAX)])
         .chars()
@@ -459,6 +460,6 @@ fn printable(text: &[u8]) -> String {
         .collect()
 }
 
-/// Largest number of replies to one option that the client accepts: enough for a list of 65,536
-/// exports.
+/// Largest number of replies to one option that the client accepts: enough for a list of 65,535
+/// exports and the reply that ends it.
 const REPLY_COUNT_MAX: u32 = 1 << 16;

@@ -80,6 +80,7 @@ fn option_error_name(kind: u32) -> &'static str {
     }
 }
 
-/// Longest reply to an option, and longest error chunk. The text of an error chunk has at most
-/// 65,535 bytes, because its length has 16 bits; the numbers before it have 14 bytes.
+/// Largest number of bytes that the client accepts in a reply to an option, in an error chunk or in
+/// a chunk of extents. The text of an error chunk has at most 65,535 bytes, because its length has
+/// 16 bits; the numbers beside it have 14 bytes.
 const REPLY_BYTES_MAX: u32 = (64 << 10) + 14;

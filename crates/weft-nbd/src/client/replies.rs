@@ -186,8 +186,9 @@ impl ClientConnection {
         }
     }
 
-    /// Handles a chunk of extents. They must be of the negotiated context and within the range that
-    /// was asked for; none may be empty, and a reply may have only one such chunk.
+    /// Handles a chunk of extents, and returns the event that reports them. Extents must be of the
+    /// negotiated context and not empty, and each must begin within the requested range. A reply
+    /// may have only one such chunk.
     fn on_extents(&mut self, header: ChunkHeader, data: &[u8]) -> Result<ReplyStep, ClientError> {
         let ChunkHeader { flags, cookie, kind, .. } = header;
         self.phase = Phase::Reply;
@@ -232,8 +233,8 @@ impl ClientConnection {
         if done { self.end(cookie).map(ReplyStep::Event) } else { Ok(ReplyStep::Again) }
     }
 
-    /// Records that a range of data or zeroes has arrived. It must be within the range of the read
-    /// and not repeated.
+    /// Records that a range of data or zeroes of a read has arrived. It is an error if the range is
+    /// not within that of the read, or overlaps with one that has arrived before.
     fn cover(&mut self, cookie: u64, offset: u64, len: u32) -> Result<(), ClientError> {
         let request = self.find(cookie)?;
         let Op::Read { offset: first, len: asked, df } = request.op else {
@@ -250,7 +251,8 @@ impl ClientConnection {
         request.covered.add(range)
     }
 
-    /// Ends the reply to a request. A reply that reports success must be complete.
+    /// Closes the request with this cookie, and returns the event that reports its end. A reply
+    /// that reports success must be complete.
     pub(super) fn end(&mut self, cookie: u64) -> Result<ClientEvent, ClientError> {
         let request = self.open.remove(&cookie).ok_or(ClientError::UnknownCookie { cookie })?;
         if let Some(error) = request.error {

@@ -86,8 +86,8 @@ impl ClientConnection {
         self.open.len()
     }
 
-    /// Encodes a request, which is expected to be answered from now on. After an [`Op::Write`],
-    /// send exactly `len` bytes of payload.
+    /// Encodes a request, which is open from now on, and returns the bytes to send. After those of
+    /// an [`Op::Write`], send exactly `len` bytes of payload.
     ///
     /// Shape    `cookie` differs from those of all open requests; zero bytes long only for
     ///          [`Op::Flush`]
@@ -139,8 +139,8 @@ impl ClientConnection {
     /// None)`.
     ///
     /// # Panics
-    /// Panics while [`payload_remaining`](Self::payload_remaining) is not zero: those bytes are the
-    /// driver's.
+    /// Panics while [`payload_remaining`](Self::payload_remaining) is not zero, because the driver
+    /// has to take these bytes itself.
     #[must_use = "an event that is not looked at is a request or a reply lost"]
     pub fn input(&mut self, bytes: &[u8]) -> (usize, Option<ClientEvent>) {
         assert_eq!(self.payload_remaining(), 0, "the payload of a read was not taken");
@@ -155,8 +155,8 @@ impl ClientConnection {
         })
     }
 
-    /// Number of bytes of payload, for the last [`ClientEvent::Data`], that come next from the
-    /// server.
+    /// Number of payload bytes of the last [`ClientEvent::Data`] that the driver has not taken yet.
+    /// They come next from the server.
     #[must_use]
     pub fn payload_remaining(&self) -> usize {
         match self.phase {
@@ -169,7 +169,7 @@ impl ClientConnection {
         }
     }
 
-    /// Notes that the driver has taken the next `count` bytes of payload.
+    /// Records that the driver has taken the next `count` bytes of payload.
     ///
     /// # Panics
     /// Panics when `count` is more than [`payload_remaining`](Self::payload_remaining).
