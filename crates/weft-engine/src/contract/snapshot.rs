@@ -140,8 +140,9 @@ pub struct VolumeSnapshot {
     pub sync_action: SyncAction,
     /// The running or last sync; `None` if none has run.
     pub last_sync: Option<LastSync>,
-    /// Number of data sectors per member that the running or last sync has covered, and the total
-    /// that it has to cover; `None` if no sync has run.
+    /// Number of sectors that the running or last sync has covered, and the total that it has to
+    /// cover: data sectors of each member, or sectors of the array for a resync or check of RAID
+    /// 10. `None` if no sync has run.
     pub sync_completed: Option<(Sectors, Sectors)>,
     /// Number of units that the running or last sync has finished; 0 if none has run. A unit is one
     /// stripe, or with RAID 1 and 10 up to 64 KiB of one chunk.
@@ -157,8 +158,8 @@ pub struct VolumeSnapshot {
     pub reshape: Option<ReshapeSnapshot>,
     /// Whether a member has no space. Writes are refused while it has none.
     pub no_space: bool,
-    /// Data sector of the members from which a resync has to start, because parity or copies may be
-    /// wrong from there on; `None` if no resync is due.
+    /// First sector, counted as in `sync_completed`, from which a resync has to start, because
+    /// parity or copies may be wrong from there on; `None` if no resync is due.
     pub resync_from: Option<Sectors>,
     /// Counters of the RAID level.
     pub raid: RaidSnapshot,
