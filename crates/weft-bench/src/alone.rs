@@ -93,7 +93,7 @@ pub(crate) enum RequestKind {
     RandomRead,
     /// Write at a random multiple of the request size.
     RandomWrite,
-    /// Write that follows the previous one.
+    /// Write at the end of the previous write, or at the start of the volume after the last one.
     SequentialWrite,
 }
 
@@ -150,8 +150,8 @@ impl Alone {
         Ok(Self { engine, free, depth: depth.into(), bytes, size, now, tag, rng, done, worked })
     }
 
-    /// Makes an engine for a RAID 5 behind a write-back cache of size `cache`, for 4 KiB requests
-    /// to the first `area` bytes of the volume.
+    /// Makes an engine for a RAID 5 behind a write-back cache of size `cache`, for `depth` requests
+    /// of 4 KiB in flight, to the first `area` bytes of the volume.
     pub(crate) fn cached(cache: Bytes, area: Bytes, depth: u32) -> Result<Self, BenchError> {
         let assembly = assembled(superblocks()?)?;
         let config = Config::for_volume(assembly, Knobs::md());
@@ -159,8 +159,8 @@ impl Alone {
         Self::with(config, area.sectors_floor(), BLOCK, depth)
     }
 
-    /// Adds a write-intent bitmap with all bits set to the array. The bits stay set, because the
-    /// clock never reaches the time at which a bit is cleared.
+    /// Adds to the array a write-intent bitmap in which all bits are set. The bits stay set,
+    /// because the clock never reaches the time at which a bit is cleared.
     pub(crate) fn add_bitmap(&mut self) -> Result<(), BenchError> {
         let verb = Verb::SetBitmap(Some(NewBitmap::default()));
         let command = Command { client: ClientId(1), tag: Tag(0), volume: VolumeId(0), verb };

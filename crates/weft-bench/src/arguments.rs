@@ -17,7 +17,7 @@ use weft_terminal::terminal::stdout;
 
 use crate::table;
 
-/// Table of CPU costs in TOML (`costs --write`).
+/// Kind of the file that `costs --write` writes: a table of CPU costs in TOML.
 const COSTS: Kind =
     Kind { begin: "# What work costs: `weft-bench costs --write`.\n", name: "table of costs" };
 
@@ -220,7 +220,8 @@ pub(crate) fn run(arguments: &Bench) -> Outcome {
     }
 }
 
-/// Runs a benchmark that fills a sheet, and prints the sheet.
+/// Runs a benchmark that fills a sheet, and prints the sheet. Fails if the benchmark fails or, with
+/// `--check`, if a row misses its mark or limit.
 fn measure(
     bench: &'static str,
     common: &Common,

@@ -30,7 +30,7 @@ const CHUNK: Sectors = Sectors(128);
 const BLOCK: u64 = 4096;
 const CLIENT: ClientId = ClientId(1);
 
-/// A driver of a RAID 5 of four, with its requests in flight.
+/// A driver of a RAID 5 of four members, with its requests in flight.
 pub(crate) struct Driven {
     driver: Driver,
     depth: u64,
@@ -128,7 +128,8 @@ impl Driven {
 struct AtOnce {
     pushed: Vec<RingOp>,
     submitted: bool,
-    /// Descriptor that is never readable.
+    /// Descriptor to wait on, which never becomes readable, because no operation has to be waited
+    /// for.
     event: OwnedFd,
 }
 

@@ -98,8 +98,8 @@ fn over_bare_member(
     Ok(SheetRow::fewer(case, "ns", &figures, None).limit(OVER_BARE_MAX).with_quartiles(&figures))
 }
 
-/// Measures how many requests the engine alone processes per second of CPU time, with a cache of
-/// `stripes` stripes. Returns the row.
+/// Measures how many random writes of 4 KiB the engine alone processes per second of CPU time, with
+/// a cache of `stripes` stripes. Returns the sheet's row.
 fn alone(case: String, stripes: u32, rounds: u32, quick: bool) -> Result<SheetRow, BenchError> {
     let knobs = Knobs { stripe_cache_size: stripes, ..Knobs::md() };
     let mut engine = Alone::new(knobs, 4096, 64)?;
@@ -121,12 +121,13 @@ fn alone(case: String, stripes: u32, rounds: u32, quick: bool) -> Result<SheetRo
     Ok(SheetRow::faster(case, "writes per CPU second", &figures, None))
 }
 
-/// A workload, with the variants that are compared under it.
+/// A workload, with the variants of the knobs that are compared under it.
 struct Case {
     name: &'static str,
     load: Load,
     variants: Vec<(String, Knobs)>,
-    /// Member reads and member writes of kernel md under the same load; `None` if not measured.
+    /// Numbers of member reads and of member writes of kernel md under the same load; `None` if
+    /// they were not measured.
     kernel: Option<(f64, f64)>,
 }
 
@@ -198,7 +199,8 @@ fn cases(quick: bool) -> Result<Vec<Case>, BenchError> {
     ])
 }
 
-/// Member reads and member writes of kernel md, from the row `case` of `kernel-md.csv`.
+/// Numbers of member reads and of member writes of kernel md, from the row `case` of
+/// `kernel-md.csv`.
 fn kernel(case: &str) -> Result<(f64, f64), BenchError> {
     let lines = include_str!("kernel-md.csv").lines();
     let row = lines.map(|line| line.split(',').collect::<Vec<_>>()).find(|row| row[0] == case);
@@ -206,7 +208,7 @@ fn kernel(case: &str) -> Result<(f64, f64), BenchError> {
     number(2).zip(number(3)).ok_or_else(|| BenchError::failed(format!("kernel-md.csv: no {case}")))
 }
 
-/// Result of one run of a variant.
+/// Rate and numbers of member requests in one run of a variant.
 struct Counted {
     mb_per_s: f64,
     reads: f64,
@@ -269,11 +271,10 @@ fn over_files(
     Ok(())
 }
 
-/// Largest number of member requests of one kind, reads (`of_reads`) or writes, that a variant may
-/// need under a sequential load; `None` if there is no limit. The `first` variant, with stripes of
-/// 4 KiB, may write as often as kernel md. With `stripe_size=auto` (`auto`) there may be one write
-/// for each chunk plus 6 %, and one read, for the full stripe that the load leaves incomplete at
-/// its end.
+/// Largest number of member reads (`of_reads`) or of member writes that a variant may need under a
+/// sequential load; `None` if there is no limit. The `first` variant, with stripes of 4 KiB, may
+/// write as often as kernel md. With `stripe_size=auto` (`auto`) there may be one write for each
+/// chunk plus 6 %, and one read, for the full stripe that the load leaves incomplete at its end.
 fn limit(case: &Case, auto: bool, first: bool, of_reads: bool) -> Option<f64> {
     let md = case.kernel.filter(|_| case.load == Load::Sequential)?;
     match (auto, of_reads) {
@@ -284,7 +285,8 @@ fn limit(case: &Case, auto: bool, first: bool, of_reads: bool) -> Option<f64> {
     }
 }
 
-/// Serves the files with these knobs, runs the load, and counts the member requests that it caused.
+/// Serves the files with these knobs and runs the load. Returns its rate, and the numbers of member
+/// requests that it caused.
 fn run(volume: &FileVolume, load: Load, knobs: &Knobs) -> Result<Counted, BenchError> {
     let mut counted = None;
     volume.serve(knobs, &mut |uri, control| {

@@ -10,8 +10,8 @@ pub enum BenchError {
     /// A step of the benchmark failed.
     #[error("{0}")]
     Failed(String),
-    /// The request names something that does not exist: a case, or instructions that this CPU
-    /// lacks.
+    /// An argument is not valid: a case that does not exist, for example, or instructions that this
+    /// CPU lacks.
     #[error("{0}")]
     Usage(String),
     /// A benchmark was refused for safety; nothing was written.

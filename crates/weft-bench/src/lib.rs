@@ -1,8 +1,9 @@
 //! Benchmarks of weft: the measurements of the program `weft-bench`, and the baselines.
 //!
-//! Each benchmark fills a [`Sheet`] of rows. A row compares weft with one baseline that was
-//! measured alternately with it, in this process or beside it, a few milliseconds apart: the speed
-//! of a machine varies, so a number from another day is no baseline.
+//! Each benchmark fills a [`Sheet`] of rows. A row compares weft with at most one baseline, which
+//! is measured alternately with weft, in this process or beside it, a few milliseconds apart: the
+//! speed of a machine varies, so a number from another day is no baseline. Only the figures of the
+//! kernel (the requests of md, the time of mq-deadline) were measured once.
 //!
 //! | Benchmark | Measures | Peers |
 //! |---|---|---|

@@ -1,11 +1,11 @@
-//! Member benchmark: reads and writes of files through a driver, compared with fio, and the
+//! Member benchmark: reads and writes of files through the runtime, compared with fio, and the
 //! backends compared with each other.
 //!
 //! Random blocks of 4 KiB go through the parts of the runtime that carry out member requests:
 //! leases of payload memory, and the ring with its registered buffers. fio (Debian package fio)
 //! does the same, 32 at a time, alternately on the same file. Then `--backend auto` is compared
 //! with io_uring alone and with threads alone, on a file with `O_DIRECT`, one in the page cache,
-//! and one on tmpfs. `auto` must be as fast as the faster of the two.
+//! and one on tmpfs. `auto` must reach 95 % of the rate of the faster of the two.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -24,18 +24,18 @@ use crate::BenchError;
 use crate::rounds::{in_turns, thread_cpu};
 use crate::sheet::{Sheet, SheetRow};
 
-/// Levels with the number of their members.
+/// Levels that are measured, each with its number of members.
 const CASES: [(Level, usize); 3] = [(Level::Raid1, 2), (Level::Raid5, 4), (Level::Raid6, 6)];
-/// Size of a member, larger than caches.
+/// Size of a member, larger than the caches of a CPU.
 const MEMBER_SIZE: Sectors = Sectors(96 << 11);
 const CHUNK: Sectors = Sectors(128);
 /// Number of bytes that the baseline computes at a time.
 const PIECE: usize = 64 << 10;
-/// Least acceptable ratio of a rebuild to the minimal work, which is that of one core's copy or
-/// parity bandwidth.
+/// Least acceptable ratio of a rebuild's rate to the rate of the minimal work, which is limited by
+/// one core's bandwidth for copies or parity.
 const MARK: f64 = 0.9;
 
-/// Rows that [`measure`] fills.
+/// Number of rows that [`measure`] fills.
 pub(crate) const ROWS: usize = CASES.len();
 
 /// Fills a row for each level.
@@ -89,7 +89,7 @@ impl InMemory {
         Ok(Self { members, superblocks: superblocks.collect() })
     }
 
-    /// Rebuilds the last member from the start. Returns GB per second of CPU time.
+    /// Rebuilds the last member from the start. Returns the GB rebuilt per second of CPU time.
     fn rebuild(&self) -> Result<f64, BenchError> {
         for (member, (place, bytes)) in self.members.iter().zip(&self.superblocks) {
             write(member, bytes, *place)?;
@@ -153,8 +153,8 @@ struct Least {
     level: Level,
     parity: Parity,
     sources: Vec<Vec<u8>>,
-    /// Content of the rebuilt member and, for RAID 6, the other parity, which a rebuild
-    /// computes to compare it.
+    /// Content of the rebuilt member. For RAID 6 also the other parity strip of each stripe, which
+    /// a rebuild computes in order to compare it.
     made: Vec<Vec<u8>>,
 }
 
@@ -167,7 +167,8 @@ impl Least {
         Self { level, parity, sources: filled(members - made), made: filled(made) }
     }
 
-    /// Computes the content of the rebuilt member once. Returns GB per second of CPU time.
+    /// Computes the content of the rebuilt member once. Returns the GB computed per second of CPU
+    /// time.
     fn make(&mut self) -> f64 {
         let (cpu, len) = (thread_cpu(), self.sources[0].len());
         for at in (0..len).step_by(PIECE) {
@@ -192,7 +193,7 @@ impl Least {
     }
 }
 
-/// Time limit of a rebuild; only a stuck one takes as long.
+/// Time limit of a rebuild, which only a rebuild that is stuck reaches.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 #[cfg(test)]

@@ -202,7 +202,8 @@ pub static REPETITIONS: &[Repetition] = &[
     },
 ];
 
-/// Does the work. A profiler finds the measured part by the name of this function.
+/// Does the work and returns its result. A profiler finds the measured part by the name of this
+/// function.
 #[inline(never)]
 fn measured_part<T>(work: &mut dyn FnMut() -> T) -> T {
     black_box(work())

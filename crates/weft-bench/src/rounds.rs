@@ -1,8 +1,9 @@
 //! Alternating rounds: a fair comparison on a machine that runs other work too.
 //!
-//! The contestants alternate, round after round, and each round gives one ratio of measurements
-//! adjacent in time. Work on one thread is measured by that thread's CPU time, which stops while
-//! other threads have the CPU. The median discards rounds that were disturbed.
+//! The contestants, weft and its baselines, alternate round after round, and each round gives one
+//! ratio of measurements adjacent in time. Work on one thread is measured by that thread's CPU
+//! time, which stops while other threads have the CPU. The median discards rounds that were
+//! disturbed.
 
 use std::time::{Duration, Instant};
 
@@ -15,7 +16,7 @@ use crate::BenchError;
 pub struct Effort {
     /// Number of rounds; `None` for the benchmark's own.
     pub rounds: Option<u32>,
-    /// Whether rounds are short, for a first look.
+    /// Whether rounds are short and, by default, few, for a first look.
     pub quick: bool,
 }
 
@@ -27,7 +28,8 @@ impl Effort {
     }
 }
 
-/// A contestant, which is weft or a baseline: does its work once and returns its figure.
+/// A contestant, which is weft or a baseline: a function that does the work once and returns its
+/// figure.
 pub(crate) type Contestant<'a> = &'a mut dyn FnMut() -> Result<f64, BenchError>;
 
 /// Runs the contestants in turns. Returns the figures of each contestant, one for each round.

@@ -3,7 +3,8 @@
 //! Every process keeps its number of requests outstanding. A batch, as large as the member's depth
 //! and at most 64, is dispatched, completed, and reinserted at other offsets; time advances by 10
 //! us a request. No member, no array and no clock is in the loop. A figure is the thread's CPU time
-//! for one request, including the few nanoseconds of the loop itself, which is the cost of `none`.
+//! for one request. It includes the few nanoseconds of the loop itself, which the figure of `none`
+//! shows.
 //!
 //! Source   io-schedulers.md §3.5; the kernel's hooks under their lock, with two jobs of random
 //!          reads on null_blk: 0.64 us (mq-deadline) and 1.8 us (bfq)
@@ -86,12 +87,12 @@ pub(crate) struct Loaded {
     /// Requests by id. An id is the number of the request's process plus a multiple of the number
     /// of processes.
     requests: Vec<QueuedRequest>,
-    /// Next offset of each process.
+    /// Sector at which the next sequential request of each process begins.
     next: Vec<u64>,
     receipts: Vec<Receipt>,
     ids: Vec<u64>,
-    /// Whether the times of insertion, dispatch and completion are measured; their sums are in
-    /// `split`.
+    /// Whether the times of insertion, dispatch and completion are measured, in batches of at least
+    /// 32 requests; their sums are in `split`.
     timed: bool,
     split: [Duration; 3],
     count: u64,
@@ -338,8 +339,8 @@ fn add_rows(
     sheet.step();
 }
 
-/// CPU time per request of the hooks of the kernel's mq-deadline, on this project's machine with
-/// two jobs of random reads.
+/// CPU time in nanoseconds per request of the hooks of the kernel's mq-deadline, on this project's
+/// machine with two jobs of random reads.
 const KERNEL_MQ_DEADLINE_NS: f64 = 640.0;
 
 #[cfg(test)]

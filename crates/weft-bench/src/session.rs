@@ -8,7 +8,7 @@ use weft_nbd::{
 
 use crate::BenchError;
 
-/// A client that has opened an export of 1 GiB, with its server.
+/// A client that has opened an export of 1 GiB, and its server, both after the handshake.
 pub(crate) fn session() -> Result<(ClientConnection, ServerConnection), BenchError> {
     let exports = Arc::new([ExportInfo::new("disk", 1 << 30).map_err(BenchError::failed)?]);
     let mut server = ServerConnection::new(exports, Some(0));

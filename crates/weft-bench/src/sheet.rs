@@ -24,8 +24,8 @@ pub struct SheetRow {
     pub baseline: Option<String>,
     /// Median of the baseline over the rounds; `None` without a baseline.
     pub baseline_value: Option<f64>,
-    /// Ratio to the baseline; above 1 is better for weft. `None` without a baseline, and if the
-    /// ratio is not finite.
+    /// Median over the rounds of the ratio to the baseline; above 1 is better for weft. `None`
+    /// without a baseline, and if the ratio is not finite.
     pub ratio: Option<f64>,
     /// Least acceptable ratio; `None` if the row is reported for comparison only.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -33,7 +33,7 @@ pub struct SheetRow {
     /// Largest acceptable `value`; `None` for no limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limit: Option<f64>,
-    /// First and third quartile over the rounds, if they are reported.
+    /// First and third quartile over the rounds; `None` if they are not reported.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub quartiles: Option<[f64; 2]>,
 }
@@ -95,12 +95,13 @@ impl SheetRow {
         Self { limit: limit.into(), ..self }
     }
 
-    /// Adds the quartiles of the rounds.
+    /// Adds the quartiles of `figures`, which are those of all rounds.
     pub(crate) fn with_quartiles(self, figures: &[f64]) -> Self {
         Self { quartiles: Some(quartiles(figures)), ..self }
     }
 
-    /// Whether the row meets its limits, or has none.
+    /// Whether the row reaches its mark and does not exceed its limit. A row with neither is good,
+    /// and a mark is ignored in a row without a ratio.
     #[must_use]
     pub fn is_good(&self) -> bool {
         let reached = self.mark.zip(self.ratio).is_none_or(|(mark, ratio)| ratio >= mark);
@@ -110,15 +111,15 @@ impl SheetRow {
 
 /// Observer of a running benchmark.
 pub trait Progress {
-    /// `rows` more rows are expected.
+    /// Called when `rows` more rows are expected.
     fn expect(&mut self, rows: usize);
-    /// The measurement of a case begins.
+    /// Called when the measurement of a case begins.
     fn now(&mut self, case: &str);
-    /// An expected row is done.
+    /// Called when an expected row is done.
     fn step(&mut self);
-    /// A baseline is missing; `what` names it and says how to install it.
+    /// Called when a baseline is missing; `what` names it and says how to install it.
     fn absent(&mut self, what: &str);
-    /// The benchmark ends.
+    /// Called when the benchmark ends.
     fn end(&mut self);
 }
 
@@ -140,7 +141,7 @@ impl Sheet {
         Self { bench, rows: Vec::new(), notes: Vec::new(), progress }
     }
 
-    /// Number of rows that miss their limits.
+    /// Number of rows that miss their mark or exceed their limit.
     #[must_use]
     pub fn below_mark(&self) -> usize {
         self.rows.iter().filter(|row| !row.is_good()).count()
@@ -167,7 +168,7 @@ impl Sheet {
         self.step();
     }
 
-    /// Reports that an expected row is done without adding a row.
+    /// Reports an expected row as done to the progress observer, without adding a row to the sheet.
     pub(crate) fn step(&mut self) {
         self.progress.step();
     }
@@ -177,7 +178,8 @@ impl Sheet {
         self.notes.push((name, text.into()));
     }
 
-    /// Reports a missing baseline, and how to install it.
+    /// Reports to the progress observer that a baseline is missing; `what` names it and says how to
+    /// install it.
     pub(crate) fn absent(&mut self, what: &str) {
         self.progress.absent(what);
     }

@@ -82,7 +82,7 @@ pub(super) fn print(sheet: &Sheet) -> io::Result<()> {
     out.flush()
 }
 
-/// Quartiles and limits of a row as text, with a verdict if the row has a limit.
+/// Quartiles, mark and limit of a row as text, with a verdict if the row has a mark or a limit.
 fn judged(row: &SheetRow) -> String {
     let mut parts = Vec::new();
     if let Some([low, high]) = row.quartiles {

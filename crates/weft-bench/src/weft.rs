@@ -148,8 +148,8 @@ struct Running {
 }
 
 impl Running {
-    /// Stops the server: completes outstanding requests, flushes the members and marks the array
-    /// clean.
+    /// Stops the server, which completes outstanding requests, flushes the members and marks the
+    /// array clean. Returns the server's exit status.
     fn stop(&mut self) -> Result<ExitStatus, BenchError> {
         // An error is ignored: the server has ended, and its status says why.
         let _ = kill_process(Pid::from_child(&self.child), Signal::TERM);

@@ -1,8 +1,8 @@
 //! Conformance test of implementations of [`Frames`]: a table of operations, and calls that must be
 //! refused.
 //!
-//! P and Q are computed here byte by byte from the definition of the field. The results of other
-//! operations are compared with this P and Q, and with the data.
+//! P and Q are computed here byte by byte from the definition of the field GF(2⁸). The results of
+//! other operations are compared with this P and Q, and with the data.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -14,16 +14,18 @@ use crate::{Frames, compute};
 /// Number of frames of the tested memory.
 pub const FRAMES: u32 = 1 + STRIPS * STRIDE;
 
-/// Numbers of operations and of invalid calls that [`check`] tried.
+/// Numbers of cases and of invalid calls that [`check`] tried.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tried {
-    /// Operations, each with a value or bytes that were compared with the expected ones.
+    /// Number of cases: operations with a result that was compared with the expected value or
+    /// bytes.
     pub operations: usize,
-    /// Invalid calls, each of which has to panic.
+    /// Number of invalid calls. Each of them has panicked, as it must.
     pub refusals: usize,
 }
 
-/// Tests an implementation; `new` creates a memory of [`FRAMES`] frames, the first one of zeros.
+/// Tests an implementation, and returns the numbers of cases that were tried. `new` creates a
+/// memory of [`FRAMES`] frames, the first of which is the frame of zeros.
 ///
 /// # Panics
 /// Panics when the implementation violates the contract of [`Frames`].
@@ -47,8 +49,9 @@ struct Memory<F> {
 
 const STRIPS: u32 = 12;
 const STRIDE: u32 = 3;
-/// Shapes to test: byte offset of the strips in their first frames, and length of the strips. They
-/// cover whole frames, whole sectors, parts of sectors, and strips across the end of a frame.
+/// Shapes to test: offset of the strips in their first frames, and length of the strips, both in
+/// bytes. They cover whole frames, whole sectors, parts of sectors, and strips across the end of a
+/// frame.
 const SHAPES: [(u64, u64); 6] =
     [(0, 4096), (0, 8192), (512, 1024), (530, 70), (4000, 200), (100, 4096)];
 /// Exponents of the data strips 0, 1 and 2: not in ascending order, and without exponent 2. DDF's
@@ -56,12 +59,13 @@ const SHAPES: [(u64, u64); 6] =
 const EXPONENTS: [u8; 3] = [0, 3, 1];
 const P: u32 = 3;
 const Q: u32 = 4;
-/// First of the strips that receive results: [`Memory::fill`] fills them with a constant byte.
+/// Index of the first strip that receives results. [`Memory::fill`] fills this strip and all later
+/// ones with a constant byte.
 const A: u32 = 5;
 const B: u32 = 6;
 
-/// A case: its name, its operations, the value of the last one, and pairs of strips that must be
-/// equal afterwards.
+/// A case: its name, its operations, the value that the last operation must return, and pairs of
+/// strips that must be equal afterwards.
 type Row = (&'static str, Vec<ComputeOp>, Value, &'static [(u32, u32)]);
 
 impl<F: Frames> Memory<F> {
@@ -87,7 +91,8 @@ impl<F: Frames> Memory<F> {
         compute(&self.parity, &mut self.frames, ops)
     }
 
-    /// Fills the data strips, and computes P and Q by their definition.
+    /// Fills the data strips with a pattern, P and Q by their definition, and all other strips with
+    /// a constant byte.
     fn fill(&mut self) {
         let mut expected = [Vec::new(), Vec::new()];
         for (strip, exponent) in (0u8..).zip(EXPONENTS) {

@@ -42,7 +42,7 @@ pub struct Split<'a> {
     pub write: SmallVec<[&'a mut [u8]; 2]>,
 }
 
-/// Segments that some operations read and write.
+/// Segments that the operations passed to [`Footprint::add`] read and write.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Footprint {
     /// Segments that are only read.
@@ -51,11 +51,12 @@ pub struct Footprint {
     pub write: SmallVec<[Segment; 2]>,
 }
 
-/// Carries out the operations of a computation in order, and returns the value of the last one.
+/// Carries out the operations of a computation in order. Returns the value of the last operation,
+/// or [`Value::Nothing`] if there is none.
 ///
 /// # Panics
-/// Panics when the segments of an operation differ in length, overlap or are in use elsewhere. The
-/// engine keeps them apart.
+/// Panics when the segments of an operation differ in length, when a segment to write overlaps
+/// another one, or when bytes are in use elsewhere. The engine requests no such operation.
 pub fn compute(parity: &Parity, frames: &mut impl Frames, ops: &[ComputeOp]) -> Value {
     let mut segments = Footprint::default();
     let mut value = Value::Nothing;
@@ -124,8 +125,8 @@ fn compute_one(parity: &Parity, op: &ComputeOp, split: Split<'_>) -> Value {
 }
 
 impl Footprint {
-    /// Adds the segments that an operation reads and writes: data strips before P before Q, old
-    /// content before new content.
+    /// Adds the segments that an operation reads and writes, in this order: data strips, P, Q. Old
+    /// content precedes new content.
     pub fn add(&mut self, op: &ComputeOp) {
         let Self { read, write } = self;
         match op {

@@ -2,9 +2,9 @@
 //!
 //! The log has up to 512 entries of 64 bits, little-endian: the lowest 10 bits are a length, the
 //! others a position, both in units of `512 << bblog_shift` bytes. The first entry of all ones ends
-//! the list. Positions count from the start of the member, unlike most of md's; [`BadBlocks`]
-//! converts them to positions from the start of data. The log has no checksum. A feature bit of the
-//! superblock says whether there is a log at all.
+//! the list. Positions count from the start of the member, unlike most positions in md's metadata;
+//! [`BadBlocks`] converts them to positions from the start of data. The log has no checksum. A
+//! feature bit of the superblock says whether the log has entries.
 //!
 //! Source: format facts as read from Linux 6.1 and 6.12; lists of Linux 6.12 in `fixtures/md-meta`.
 
@@ -14,14 +14,14 @@ use weft_units::{SECTOR_BYTES, SectorRange, Sectors};
 /// Largest length of an entry, in units of `512 << bblog_shift` bytes.
 pub const BADBLOCK_LEN_MAX: u64 = 512;
 
-/// Bits of an entry that hold its length.
+/// Number of low bits of an entry that hold its length.
 const LEN_BITS: u32 = 10;
 const END: u64 = u64::MAX;
 
-/// Facts of the superblock that a bad-block log depends on.
+/// Facts about a member that its bad-block log depends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BadBlockContext {
-    /// `bblog_shift`: the unit is `1 << shift` sectors.
+    /// `bblog_shift`: positions and lengths in the log count `1 << shift` sectors.
     pub shift: u8,
     /// First sector of the data on the member.
     pub data_offset: Sectors,
@@ -180,7 +180,7 @@ impl BadBlocks {
         (start < end).then(|| SectorRange { start, len: end - start })
     }
 
-    /// Records a range as bad.
+    /// Records a range of the member's data as bad.
     pub fn insert(&mut self, range: SectorRange) {
         if range.len == Sectors::ZERO {
             return;
@@ -198,7 +198,8 @@ impl BadBlocks {
         self.ranges.splice(from..to, [SectorRange { start, len: end - start }]);
     }
 
-    /// Removes a range from the bad blocks, after a write of the range has succeeded.
+    /// Removes a range of the member's data from the bad blocks, after a write of the range has
+    /// succeeded.
     pub fn remove(&mut self, range: SectorRange) {
         let (start, end) = (range.start, range.end());
         let mut rest = Vec::with_capacity(self.ranges.len() + 1);

@@ -76,7 +76,8 @@ const _: () = assert!(size_of::<Raw>() == BITMAP_HEADER_BYTES);
 /// Every field of the header, as values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BitmapHeader {
-    /// 3 for bits in host byte order, 4 for the usual format, 5 clustered, 6 lockless. Byte 4.
+    /// Version: 3 for bits in host byte order, 4 for the usual format, 5 clustered, 6 lockless.
+    /// Byte 4.
     pub version: u32,
     /// UUID of the array, [`crate::Superblock::bitmap_uuid`]. Byte 8.
     pub uuid: Uuid,
@@ -86,7 +87,7 @@ pub struct BitmapHeader {
     pub events_cleared: u64,
     /// Sectors that the bits cover. Byte 40.
     pub sync_size: Sectors,
-    /// Flags, such as the one for a stale bitmap. Byte 48.
+    /// Flags: stale bitmap, write error, first use. Byte 48.
     pub state: u32,
     /// Size of a chunk, in bytes; in version 6 in sectors. Byte 52.
     pub chunksize: u32,
@@ -113,7 +114,7 @@ pub struct BitmapContext {
     pub sync_size: Sectors,
     /// Sectors available for header and bits: [`crate::Superblock::bitmap_room`].
     pub room: Sectors,
-    /// Byte order of the machine that wrote a bitmap of version 3, where it is certain.
+    /// Byte order of the machine that wrote a bitmap of version 3; `None` if it is not certain.
     pub origin: Option<ByteOrder>,
 }
 
@@ -126,7 +127,7 @@ pub struct Bitmap {
     pub chunk: Sectors,
     /// Sectors that the chunks cover.
     pub sync_size: Sectors,
-    /// Whether the bits can be trusted; if not, the reason.
+    /// Trust in the bits of this bitmap, with a reason unless it is full.
     pub trust: Trust,
     /// Messages about values in the bitmap that are unusual but have an accepted meaning.
     pub warnings: Vec<String>,
@@ -144,7 +145,8 @@ pub enum Trust {
     /// Every bit is trusted, but this release cannot keep the bitmap up to date; the text is the
     /// reason.
     ReadOnly(&'static str),
-    /// The bits are not trusted, so all chunks count as out of sync; the text is the reason.
+    /// The bits are not trusted, so all chunks but unwritten ones count as out of sync; the text is
+    /// the reason.
     Stale(String),
 }
 
@@ -236,7 +238,7 @@ impl BitmapHeader {
         self.version == 6
     }
 
-    /// Sectors of a chunk.
+    /// Chunk size in sectors.
     ///
     /// # Errors
     ///
@@ -309,7 +311,8 @@ impl BitmapHeader {
         lines
     }
 
-    /// Checks the fields that md checks in all versions. Returns the chunk size.
+    /// Checks the fields that md checks in all versions. Returns the chunk size, or the first
+    /// fault.
     fn check(&self, context: &BitmapContext) -> Result<Sectors, LogError> {
         if !(3..=6).contains(&self.version) {
             return Err(LogError::value(at!(version), self.version, "3, 4, 5 or 6"));
@@ -354,8 +357,9 @@ impl BitmapHeader {
 impl Bitmap {
     /// Reads a bitmap and decides whether it can be trusted.
     ///
-    /// In a stale bitmap every chunk is dirty, except chunks that were never written. In a bitmap
-    /// that is shorter than the area to cover, the chunks beyond its end are dirty.
+    /// In a stale bitmap every chunk is dirty, except chunks in the state
+    /// [`ChunkState::Unwritten`]. In a bitmap that is shorter than the area to cover, the chunks
+    /// beyond its end are dirty.
     ///
     /// Shape    `bytes` begin with the header; bits that are not given count as set
     ///
@@ -418,19 +422,19 @@ impl Bitmap {
         bytes
     }
 
-    /// Whether the bits are not trusted; then all chunks count as out of sync.
+    /// Whether the bits are not trusted. All chunks but unwritten ones then count as out of sync.
     #[must_use]
     pub const fn is_stale(&self) -> bool {
         matches!(self.trust, Trust::Stale(_))
     }
 
-    /// Number of chunks, and therefore of states.
+    /// Number of chunks that the bitmap covers.
     #[must_use]
     pub const fn chunk_count(&self) -> u64 {
         self.chunk_count
     }
 
-    /// State of a chunk; a chunk beyond the end counts as dirty.
+    /// State of the chunk with this index; a chunk beyond the end counts as dirty.
     #[must_use]
     pub fn state(&self, index: u64) -> ChunkState {
         let known = usize::try_from(index).ok().and_then(|index| self.states.get(index));
@@ -492,13 +496,14 @@ impl Bitmap {
         })
     }
 
-    /// Dirty ranges that have to be resynced when the array starts. `degraded` says whether a
-    /// member is missing, `events` is the event count of the superblock, and `resync_from` the
-    /// resync checkpoint (`None` for a clean array).
+    /// Dirty ranges that have to be resynced when the array starts, in ascending order. `degraded`
+    /// says whether a member is missing, `events` is the event count of the superblock, and
+    /// `resync_from` the resync checkpoint (`None` for a clean array).
     ///
-    /// Source   a degraded array that has not cleared bits at its present event count keeps them
-    ///          for the missing member, and all dirty ranges are resynced; otherwise only the
-    ///          chunks from the one that ends at the checkpoint on, and in a clean array none
+    /// Source   md: if the array is degraded and `events_cleared` differs from `events`, the bits
+    ///          are kept for the missing member, and all dirty ranges are resynced. Otherwise dirty
+    ///          ranges are resynced from the checkpoint on, including the chunk that ends at it,
+    ///          and in a clean array none
     pub fn resync_ranges(
         &self,
         degraded: bool,

@@ -3,19 +3,19 @@
 //! Source: the Gregorian calendar, in years that begin on 1 March so that the leap day is last: 153
 //! days are five months of 31, 30, 31, 30, 31.
 //!
-//! No library is used, because jiff and time end with the year 9999, but the times of a superblock
-//! reach the year 36812; time goes on to the year 999999 with a feature that would be on for the
-//! dates of certificates too, and a `u64` of seconds goes further.
+//! No library is used. The times of a superblock reach the year 36812, but the crates jiff and time
+//! end with the year 9999. A feature of time extends this to the year 999999, but the feature would
+//! also apply to the dates of certificates; and a `u64` of seconds goes further still.
 
 use crate::MdTime;
 
 /// A point in time as calendar date and clock time.
 struct Civil {
     year: u64,
-    /// 1 is January.
+    /// Month of the year, from 1 for January.
     month: u64,
     day: u64,
-    /// `07:04:14`.
+    /// Time of day, such as `07:04:14`.
     clock: String,
 }
 

@@ -23,8 +23,8 @@ pub enum ChunkRule {
 /// 31 bits.
 pub(crate) const CHUNK_END: Sectors = Sectors(1 << 22);
 
-/// Smallest chunk of a level with parity or copies, and unit of the chunk of every new array: a
-/// page.
+/// Smallest chunk of a level with parity or copies: a page. The chunk of every new array is a
+/// multiple of it.
 pub(crate) const CHUNK_PAGE: Sectors = Sectors(8);
 
 impl ChunkRule {

@@ -1,7 +1,8 @@
 //! Superblocks of a new array: placement and numbering of members as mdadm chooses them.
 //!
-//! A new array differs from one that mdadm 4.2 creates in one point: above 100 GiB per member,
-//! mdadm adds a write-intent bitmap by default, and weft does not.
+//! The superblocks are those that mdadm 4.2 writes, with one difference: above 100 GiB per member
+//! mdadm adds a write-intent bitmap by default, but [`NewArray`] has a bitmap only if its `bitmap`
+//! is set.
 //!
 //! Source: superblocks of 65 arrays that mdadm 4.2 created on Linux 6.12, `fixtures/md-super`; the
 //! data offset of larger members as collected from 592 creations by mdadm's own writer.
@@ -50,7 +51,7 @@ pub struct NewArray {
     pub layout: Option<u32>,
     /// Chunk; `None` for mdadm's 512 KiB if the level needs one ([`chunk_default`]).
     pub chunk: Option<Sectors>,
-    /// Sectors of each member to use; `None` for all that the smallest member has.
+    /// Sectors of each member that hold data; `None` for all that the smallest member has.
     pub size: Option<Sectors>,
     /// First sector of the data; `None` for [`data_offset_default`] of the first member, or 0 for
     /// version 1.0.
@@ -66,10 +67,10 @@ pub struct NewArray {
     /// Members without a slot.
     pub spares: Vec<NewMember>,
     /// Whether the members agree already: copies are equal and parity matches the data, as on
-    /// members that are all zero. Otherwise they are brought in sync by a resync or, for RAID4/5,
-    /// by rebuilding the last member as a spare.
+    /// members that are all zero. Otherwise they are brought in sync by a resync or, for RAID4/5
+    /// and for RAID6 with one missing member, by rebuilding the last member as a spare.
     pub assume_clean: bool,
-    /// Whether RAID4/5/6 is resynced instead of rebuilding the last member.
+    /// Whether RAID4/5/6 is resynced instead of rebuilding the last member as a spare.
     pub force: bool,
     /// Write-intent bitmap of the members; `None` for no bitmap.
     pub bitmap: Option<NewBitmap>,
@@ -133,9 +134,9 @@ impl NewArray {
         }
     }
 
-    /// Creates an array of members that agree already, with UUIDs of equal bytes: `n + 1` in the
-    /// UUID of member `n` (from 0), 9 in that of the array. For simulations, benchmarks and tests
-    /// only; an array that other hosts may see needs random UUIDs.
+    /// Creates an array of members that agree already. Each UUID repeats one byte: `n + 1` for
+    /// member `n` (from 0), and 9 for the array. For simulations, benchmarks and tests only; an
+    /// array that other hosts may see needs random UUIDs.
     #[must_use]
     pub fn in_sync(level: Level, members: usize, size: Sectors) -> Self {
         let new = |number: usize| {
@@ -150,9 +151,10 @@ impl NewArray {
     /// Superblocks of all members, in the order in which they are listed: the members of slots that
     /// are not `missing`, then the spares.
     ///
-    /// Source   numbering: the listed members count up from 0, and so does a missing one. A member
-    ///          that is rebuilt, instead of a resync, gets the number after all others, and the
-    ///          number of its slot stays free: 0, 1 and 3 for three members of RAID5.
+    /// Source   numbers: slots count up from 0, `missing` ones included, and the spares follow. A
+    ///          member that is rebuilt as a spare, instead of a resync, gets the number after all
+    ///          others, and the number of its slot stays free: 0, 1 and 3 for three members of
+    ///          RAID5.
     ///
     /// # Errors
     ///
@@ -378,7 +380,8 @@ impl NewArray {
         Ok(())
     }
 
-    /// Sectors of a member that data cannot use.
+    /// Number of sectors of a member that cannot hold data: those before the data or, in version
+    /// 1.0, those behind it.
     fn reserved(&self, member_size: Sectors, data_offset: Sectors) -> Sectors {
         match self.minor {
             // From the end of the member: the remainder to 4 KiB, 8 KiB with the superblock, the
@@ -388,7 +391,8 @@ impl NewArray {
         }
     }
 
-    /// Places of a member's superblock and bad-block log, and the sectors left for data.
+    /// Positions of a member's superblock, bad-block log and bitmap, and the sectors left for data.
+    /// `member` is the index of the member, for errors.
     fn place(
         &self,
         member: usize,
@@ -451,8 +455,8 @@ impl NewArray {
     }
 
     /// Whether the new array needs no resync: its members agree already, it has no redundancy, or
-    /// its parity level lacks as many members as it tolerates, so that no redundant strip could be
-    /// wrong.
+    /// it has parity and lacks as many members as its level tolerates, so that no redundant strip
+    /// could be wrong. The member in slot `rebuilt` counts as lacking.
     fn starts_clean(&self, rebuilt: Option<usize>) -> bool {
         let absent = self.missing().count() + usize::from(rebuilt.is_some());
         self.assume_clean
@@ -494,7 +498,8 @@ impl NewArray {
     }
 }
 
-/// Number of entries of a new array's role table: as many as fill its last sector.
+/// Number of entries of the role table of a new array with this number of members: as many as fill
+/// the last sector of the table.
 fn role_count(members: usize) -> usize {
     ((256 + 2 * members).next_multiple_of(512) - 256) / 2
 }

@@ -36,7 +36,8 @@ const BBLOG_SECTORS: u64 = 8;
 /// Source   md-ondisk.md §9.1: more than 100 GiB
 pub const BITMAP_DEFAULT_ABOVE: Sectors = Sectors(100 << 21);
 
-/// Sectors reserved for the bitmap of a member, whether it has one or not.
+/// Number of sectors that mdadm reserves for the bitmap of a member of this size, whether the
+/// member has a bitmap or not.
 ///
 /// Source   mdadm: nothing below 64 KiB, 4 KiB up to 8 GiB, 64 KiB above, 128 KiB from 200 GiB
 pub(crate) const fn bitmap_space(size: Sectors) -> u64 {
@@ -184,7 +185,8 @@ impl NewBitmap {
     }
 }
 
-/// Sectors directly before a superblock of version 1.0 that its bad-block log takes.
+/// Sectors that a bad-block log takes directly before a superblock of version 1.0, from its first
+/// sector on; 0 without a log.
 fn log_before(size: u16, offset: i32) -> u64 {
     let reach = if offset < 0 { u64::from(offset.unsigned_abs()) } else { 0 };
     reach.max(size.into())

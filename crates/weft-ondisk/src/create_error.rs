@@ -10,9 +10,9 @@ pub enum CreateError {
     /// The level, or the room on the members, does not allow the bitmap.
     #[error("bitmap: found {found}, expected {expected}")]
     Bitmap {
-        /// The bitmap that was asked for.
+        /// The bitmap that was asked for, in words.
         found: String,
-        /// Bitmaps that are legal.
+        /// Legal bitmaps, in words.
         expected: String,
     },
     /// The level does not allow the chunk.
@@ -20,7 +20,7 @@ pub enum CreateError {
     Chunk {
         /// The chunk that was asked for.
         found: Sectors,
-        /// Values that are legal.
+        /// Legal chunks, in words.
         expected: &'static str,
     },
     /// The data offset leaves no room for the superblock, or is not 0 for version 1.0.
@@ -60,7 +60,8 @@ pub enum CreateError {
     Missing {
         /// Number of missing members.
         found: usize,
-        /// Number that may be missing.
+        /// Largest number of members that may be missing; for RAID10, of those that hold the same
+        /// chunk.
         most: usize,
         /// RAID level, which tolerates `most` missing members.
         level: Level,
@@ -68,7 +69,7 @@ pub enum CreateError {
     /// The name is too long.
     #[error("name: found {found} bytes, expected at most 32")]
     Name {
-        /// Length of the name.
+        /// Length of the name in bytes.
         found: usize,
     },
     /// There are too few or too many slots.
@@ -88,7 +89,7 @@ pub enum CreateError {
     Size {
         /// The size that was asked for.
         found: Sectors,
-        /// Values that are legal.
+        /// Legal sizes, in words.
         expected: String,
     },
     /// A level without redundancy has no use for spares.

@@ -36,11 +36,12 @@ macro_rules! at {
 }
 pub(crate) use at;
 
-/// Explanation for an image without a superblock.
+/// Explanation for error texts why an image that was cut off may have no superblock.
 pub const CUT_HAS_NONE: &str = "superblocks of versions 0.90 and 1.0 lie at the end, where an image \
                                 that is cut has none: copy the rest too";
 
-/// Reasons why bytes are not a valid superblock. The caller prepends the member.
+/// Reasons why bytes are not a valid superblock. The message does not name the member; the caller
+/// adds its name in front.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SuperblockError {
@@ -114,7 +115,7 @@ pub enum SuperblockError {
     Newer {
         /// Field at fault: `feature_map`, `pad0` or `pad3`.
         at: At,
-        /// The unknown bits or bytes.
+        /// The unknown bits or bytes, as text.
         found: String,
     },
     /// The sum or product of fields overflows: no device is that large.
@@ -152,7 +153,7 @@ pub enum SuperblockError {
         /// End of the other area, exclusive.
         other_end: i64,
     },
-    /// The superblock was found at another place than it names.
+    /// The superblock was found at another sector than its `super_offset` names.
     #[error(
         "{at}: found {found}, expected {expected}, where it was read; \
              superblock copied or member resized: restore the member's size, or leave it out"
@@ -213,7 +214,7 @@ pub enum SuperblockError {
         at: At,
         /// Value that the field has, as text.
         found: String,
-        /// Values that are legal.
+        /// Legal values, in words.
         expected: String,
     },
     /// The version of the format is not supported by this crate.
@@ -323,7 +324,7 @@ pub enum LogError {
         at: At,
         /// Value that the field has, as text.
         found: String,
-        /// Values that are legal.
+        /// Legal values, in words.
         expected: String,
     },
 }

@@ -171,7 +171,8 @@ impl Super1 {
         format!("{states} ('A' == active, '.' == missing, 'R' == replacing)")
     }
 
-    /// Sectors of the member before and after its data that mdadm counts as unused.
+    /// Number of sectors of the member before its data, and number after its data, that mdadm
+    /// counts as unused.
     fn unused(&self, member_size: Sectors) -> (u64, u64) {
         let bblog = i64::from(self.bblog_offset);
         let bblog_end = match self.bblog_size {

@@ -1,19 +1,19 @@
 //! Superblock of ext2, ext3 and ext4: its signature, features, size and generation.
 //!
-//! The three share one magic number and differ in their features. A plausible revision and block
-//! size exclude chance matches of the two bytes.
+//! The three file systems share one magic number and differ in their features. A plausible revision
+//! and block size exclude chance matches of the two bytes of the magic number.
 //!
 //! Source: Linux documentation, "ext4 Data Structures and Algorithms", "Super Block".
 
 use weft_units::fields::{le16, le32};
 
-/// Byte of the first superblock on the device.
+/// Byte offset of the first superblock on the device.
 pub const SUPERBLOCK_AT: usize = 1024;
-/// Bytes of a superblock.
+/// Length of a superblock in bytes.
 pub const SUPERBLOCK_BYTES: usize = 1024;
-/// `s_magic`.
+/// Magic number of the three file systems (`s_magic`).
 pub const MAGIC: u16 = 0xef53;
-/// Largest `s_log_block_size`: blocks of 64 KiB.
+/// Largest legal value of `s_log_block_size`: blocks of 64 KiB.
 pub const BLOCK_SHIFT_MAX: u32 = 6;
 
 /// Compatible feature: a journal.
@@ -74,7 +74,7 @@ pub fn blocks(superblock: &[u8]) -> u64 {
     wide(superblock, 0x150, 4)
 }
 
-/// Free blocks (`s_free_blocks_count`).
+/// Number of free blocks (`s_free_blocks_count`).
 #[must_use]
 pub fn free_blocks(superblock: &[u8]) -> u64 {
     wide(superblock, 0x158, 0xc)

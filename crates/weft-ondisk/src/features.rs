@@ -1,4 +1,5 @@
-//! Features of a version 1 superblock, which tell a reader whether it understands all of it.
+//! Features of a version 1 superblock. A reader that does not know one of them must not use the
+//! superblock.
 
 use std::fmt;
 
@@ -30,7 +31,7 @@ impl Features {
     pub const RESHAPE_BACK: Self = Self(0x0020);
     /// The reshape also moves the data.
     pub const NEW_OFFSET: Self = Self(0x0040);
-    /// Only chunks with their bit set have to be recovered.
+    /// Only chunks with their bit set in the write-intent bitmap have to be recovered.
     pub const RECOVERY_BITMAP: Self = Self(0x0080);
     /// The array is clustered: several hosts use it at once.
     pub const CLUSTERED: Self = Self(0x0100);
@@ -64,9 +65,9 @@ impl Features {
     ///
     /// A bitmap is not in the list: whether an array with a bitmap may be written depends on the
     /// bitmap, see [`crate::Bitmap::may_be_kept`]. A bad-block log is not in the list either; it
-    /// prevents writing only if its unit is not a sector. A replacement prevents no writing: beside
-    /// its original it is filled further or left out, and without its original it is an ordinary
-    /// member.
+    /// prevents writing only if its unit is not a sector. A replacement does not prevent writing:
+    /// while its original is present, weft fills the replacement further or leaves it out, and
+    /// otherwise the replacement is an ordinary member.
     const UNWRITABLE: [(Self, &'static str); 5] = [
         (Self::RESHAPE, "a reshape under way"),
         (Self::CLUSTERED, "an array shared by a cluster"),

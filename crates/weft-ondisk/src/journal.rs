@@ -97,7 +97,7 @@ pub fn journal_seed(set_uuid: Uuid) -> u32 {
     crc32c_raw(u32::MAX, &set_uuid.0)
 }
 
-/// Checksum of a block of data or parity.
+/// Checksum of a block of data or parity, with the `seed` from [`journal_seed`].
 #[must_use]
 pub fn journal_block_checksum(seed: u32, block: &[u8]) -> u32 {
     crc32c_raw(seed, block)
@@ -188,7 +188,7 @@ impl MetaBlock {
 }
 
 impl Payload {
-    /// Number of data and parity blocks that follow the meta block.
+    /// Number of blocks of data or parity that this payload describes.
     #[must_use]
     pub fn block_count(&self) -> usize {
         match self {
@@ -288,7 +288,8 @@ pub struct JournalScan {
 pub enum JournalState {
     /// The journal has no data that the members lack.
     Empty,
-    /// Meta blocks that have to be replayed, in this order. An empty one at the start is left out.
+    /// Meta blocks that have to be replayed, in this order. An empty meta block at the start is
+    /// left out.
     Live(Vec<MetaBlock>),
 }
 
@@ -318,7 +319,8 @@ impl JournalScan {
         self.next
     }
 
-    /// Takes the bytes at the sector that [`JournalScan::poll`] named.
+    /// Parses the block at the sector that [`JournalScan::poll`] returned, and goes on to the next
+    /// meta block or ends the scan.
     pub fn handle(&mut self, bytes: &[u8]) {
         let Some(at) = self.next.take() else { return };
         let block =
@@ -352,8 +354,8 @@ impl JournalScan {
 
     /// Returns the result of the scan.
     ///
-    /// A block that is not a meta block ends the journal, as in the kernel: it was never written
-    /// completely.
+    /// A block that is not the next meta block ends the journal, as in the kernel: it was never
+    /// written completely.
     ///
     /// # Errors
     ///

@@ -27,8 +27,8 @@ pub enum Layouts {
     /// The level rotates parity. Its layouts are those in these lists.
     Rotations(&'static [&'static [LayoutName]]),
     /// Placement of chunks in the later zones of RAID0 on unequal members: [`RAID0_ORIGINAL`] and
-    /// [`RAID0_ALTERNATE`]. 0 leaves open which of the two. The number has a meaning only if the
-    /// superblock says that the field is valid.
+    /// [`RAID0_ALTERNATE`]. With 0 it is unknown which of the two applies. The number has a meaning
+    /// only if the superblock says that the field is valid.
     Zones,
 }
 
@@ -106,7 +106,7 @@ impl Layouts {
         }
     }
 
-    /// mdadm's name of a layout; `None` if the level has no layouts, or the number no name.
+    /// mdadm's name of a layout; `None` if the level has no layouts, or if the number has no name.
     #[must_use]
     pub fn name(self, layout: u32) -> Option<String> {
         if self != Self::Copies {
@@ -126,8 +126,8 @@ impl Layouts {
         })
     }
 
-    /// Layout number of a name (`left-symmetric`, `near=2`), a short name (`ls`, `n2`, `f2`, `o2`)
-    /// or a number.
+    /// Layout number of a name (`left-symmetric`, `near=2`), of a short name (`ls`, `n2`, `f2`,
+    /// `o2`) or, except for RAID10, of a number as text.
     ///
     /// Errors   `None` when the text names no layout of the level. [`Layouts::allows`] checks
     ///          whether a RAID10 layout fits the number of members.
@@ -195,9 +195,9 @@ impl Raid10 {
 
     /// Number of members in a far set; `None` if the layout is not legal for `raid_disks` members.
     ///
-    /// Source   md's raid10 refuses no copies, more copies than members, and an unknown grouping. A
-    ///          far set smaller than the number of copies puts two copies of a chunk on one member;
-    ///          md only warns, weft refuses.
+    /// Source   md's raid10 refuses fewer than two copies, more copies than members, and unknown
+    ///          groupings. A far set smaller than the number of copies puts two copies of a chunk on
+    ///          one member; md only warns, weft refuses.
     #[must_use]
     pub const fn far_set_size(self, raid_disks: u32) -> Option<u32> {
         let copies = self.copies();

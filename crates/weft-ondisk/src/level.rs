@@ -37,7 +37,7 @@ pub enum Redundancy {
     Copies,
     /// All data on each member.
     Mirror,
-    /// Nothing: each member has data of its own, and uses all of its size.
+    /// No redundancy: each member has data of its own, and all of its size is used.
     None,
     /// This number of parity strips in a full stripe: P, or P and Q.
     Parity(u32),
@@ -139,7 +139,7 @@ pub static LEVELS: [LevelRow; 7] = [
     },
 ];
 
-/// Text that names no level.
+/// Error for a text that names no level.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("level: found {found:?}, expected {} (or raid0 ... raid10)", Level::listed())]
 pub struct UnknownLevel {
@@ -187,7 +187,7 @@ impl Level {
         }
     }
 
-    /// Whether parity protects data.
+    /// Whether the level stores parity.
     #[must_use]
     pub const fn has_parity(self) -> bool {
         self.parity_count() > 0

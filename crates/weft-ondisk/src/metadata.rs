@@ -20,8 +20,8 @@ pub struct Metadata {
     pub superblock: Superblock,
     /// Bitmap and logs.
     pub logs: Logs,
-    /// Size that the member needs for its data, if the member is smaller than that: an image of a
-    /// failing disk, or one that was cut off. `None` if the member is large enough.
+    /// Size that the member needs for its data, if the member is smaller: an image of a failing
+    /// disk, or an image that was cut off. `None` if the member is large enough.
     pub uncut: Option<Sectors>,
     /// Possible positions of further superblocks that cannot be read: a sentence for each.
     pub unreadable: Vec<String>,
@@ -33,7 +33,7 @@ pub struct Metadata {
 /// reason as a sentence that does not name the member.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Logs {
-    /// Blocks of the member without valid data.
+    /// Ranges of the member without valid data.
     pub bad_blocks: Option<Result<BadBlocks, String>>,
     /// Regions that may be out of sync.
     pub bitmap: Option<Result<Box<Bitmap>, String>>,
@@ -71,8 +71,8 @@ pub struct SuperblockBlocks {
     pub unreadable: Vec<Unreadable>,
 }
 
-/// Possible position of a superblock at which the member cannot be read. The member is used all the
-/// same if it has a superblock at another position.
+/// Possible position of a superblock at which the member cannot be read. The member is used
+/// nevertheless if it has a superblock at another position.
 #[derive(Debug, thiserror::Error)]
 #[error("superblock of version {version} at sector {}: {source}", sector.0)]
 pub struct Unreadable {
@@ -90,7 +90,8 @@ impl From<Unreadable> for MetadataError {
     }
 }
 
-/// Reads the blocks at all possible places of a superblock on a member.
+/// Reads the blocks at all possible places of a superblock on a member. Returns these blocks, and
+/// the places that cannot be read.
 ///
 /// Shape    `read(sector, len)` returns `len` bytes from this sector of the member
 pub fn read_superblock_blocks(
@@ -183,7 +184,7 @@ struct Reader<'a> {
 }
 
 /// Result of reading a structure: its value, or the reason as a sentence why the structure is not
-/// valid; `None` if the member has no such structure.
+/// valid; `None` if the member has no such structure. The outer error is that of a failed read.
 type Found<T> = Result<Option<Result<T, String>>, MetadataError>;
 
 impl Reader<'_> {

@@ -83,13 +83,13 @@ pub struct PplHeader {
 pub struct PplEntry {
     /// First array sector of the write. Byte 0.
     pub data_sector: Sectors,
-    /// Bytes of partial parity; 0 when whole stripes were written. Byte 8.
+    /// Bytes of partial parity; 0 when all data strips of the stripe were written. Byte 8.
     pub pp_size: u32,
     /// Bytes of data that were being written. Byte 12.
     pub data_size: u32,
     /// Slot of the member with the parity, which also has the log. Byte 16.
     pub parity_disk: u32,
-    /// CRC-32C of the partial parity, 0 without one. Byte 20.
+    /// CRC-32C of the partial parity; 0 without partial parity. Byte 20.
     pub checksum: u32,
 }
 
@@ -100,7 +100,7 @@ pub struct PplContext {
     pub raid_disks: u32,
     /// Chunk size.
     pub chunk: Sectors,
-    /// Sectors of the array.
+    /// Size of the array in sectors.
     pub array_size: Sectors,
     /// Sectors from this header to the end of the log's area.
     pub room: Sectors,
@@ -123,7 +123,7 @@ pub struct PplRecompute {
     /// Ranges of array sectors to read, each as long as `stripes`.
     pub data: Vec<SectorRange>,
     /// Location of the partial parity, in sectors from the header; its length is that of `stripes`.
-    /// `None` if the entry has none, because its write covered full stripes.
+    /// `None` if the entry has no partial parity, because its write covered all data strips.
     pub partial: Option<SectorRange>,
 }
 
@@ -230,8 +230,8 @@ impl PplHeader {
         self.entries.is_empty()
     }
 
-    /// Position of an entry's partial parity, in sectors from the header; `None` if the entry has
-    /// none.
+    /// Position of the partial parity of entry `entry`, in sectors from the header; its length is 0
+    /// if the entry has no partial parity. `None` if there is no such entry.
     #[must_use]
     pub fn partial(&self, entry: usize) -> Option<SectorRange> {
         let before = self.entries.get(..entry)?.iter();
@@ -240,12 +240,12 @@ impl PplHeader {
         Some(SectorRange::new(HEADER_SECTORS + before, len))
     }
 
-    /// Checks partial parity against its checksum.
+    /// Checks the partial parity of entry `entry` against its checksum.
     ///
     /// # Errors
     ///
-    /// `Short` for fewer bytes than the entry has, `Checksum` when the bytes differ: the entry must
-    /// be skipped, and the array stays dirty.
+    /// `Value` if there is no such entry, `Short` for fewer bytes than the entry has, `Checksum`
+    /// when the bytes differ: the entry must be skipped, and the array stays dirty.
     pub fn check_partial(&self, entry: usize, bytes: &[u8]) -> Result<(), LogError> {
         let at = entry_at(entry, 20, "entries.checksum");
         let Some(said) = self.entries.get(entry) else {
@@ -265,7 +265,8 @@ impl PplHeader {
 
     /// Computations that make parity consistent again, in the order in which they have to be done.
     ///
-    /// Shape    `parity_slot` returns the slot of a full stripe's parity in the array's layout
+    /// Shape    `parity_slot` takes the number of a full stripe, and returns the slot of its parity
+    ///          in the array's layout
     ///
     /// # Errors
     ///
@@ -344,12 +345,12 @@ struct Write {
 }
 
 impl Write {
-    /// Derives the strips from an entry.
+    /// Derives the strips from entry `index`. Fails with the first field that is not legal.
     ///
-    /// Source   without partial parity, all data strips of the stripe were written, each the same
-    ///          part; a partial parity shorter than a chunk is as long as each strip that was
-    ///          written; a partial parity of a whole chunk means whole strips in order, of which
-    ///          the last may be shorter
+    /// Source   an entry without partial parity covers all data strips of a stripe, and the same
+    ///          part of each; partial parity shorter than a chunk is as long as the part of each
+    ///          strip that was written; partial parity of a whole chunk covers whole strips in
+    ///          order, of which the last may be shorter
     fn of(entry: &PplEntry, index: usize, context: &PplContext) -> Result<Self, LogError> {
         let data_size = entry_at(index, 12, "entries.data_size");
         for (at, size) in
@@ -419,7 +420,7 @@ pub struct PplScan {
 }
 
 impl PplScan {
-    /// Starts the search in an area of this size.
+    /// Starts the search for logs with this signature, in an area of this size.
     #[must_use]
     pub const fn new(signature: u32, area: Sectors) -> Self {
         let next = if area.0 >= HEADER_SECTORS { Some(Sectors::ZERO) } else { None };
@@ -432,7 +433,8 @@ impl PplScan {
         self.next
     }
 
-    /// Takes the bytes at the sector that [`PplScan::poll`] named.
+    /// Parses the header at the sector that [`PplScan::poll`] returned, and goes on to the next log
+    /// or ends the search.
     pub fn handle(&mut self, bytes: &[u8]) {
         let Some(at) = self.next.take() else { return };
         let header = match PplHeader::parse(bytes, self.signature) {

@@ -93,7 +93,8 @@ const MD_MAGIC_LITTLE: [u8; 4] = 0xa92b_4efc_u32.to_le_bytes();
 const MD_MAGIC_BIG: [u8; 4] = 0xa92b_4efc_u32.to_be_bytes();
 const ZFS_UBERBLOCK: u64 = 0x00ba_b10c;
 
-/// First signature of a known format on a member; md counts as one. `None` if there is none.
+/// First signature of a known format that is found on a member; md's superblock is such a format.
+/// `None` if there is none.
 ///
 /// Shape    `head` is the first [`HEAD_BYTES`] of the member and `tail` its last [`TAIL_BYTES`], or
 ///          the whole member if it is smaller; bytes that are not given are not searched
@@ -142,15 +143,16 @@ pub fn foreign_signature(member_size: Sectors, head: &[u8], tail: &[u8]) -> Opti
     partition_table(head).and_then(|name| found(name, 510))
 }
 
-/// A valid superblock at a place where none is expected.
+/// An undamaged superblock at a place where none is expected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Misplaced {
     /// Sector of the superblock.
     pub sector: Sectors,
     /// The superblock. For version 1, its minor version is the one that its own position suggests.
     pub superblock: Superblock,
-    /// First sector of the member that the superblock describes, provided that the superblock is at
-    /// the place which it names. `None` for 0.90, which names no place.
+    /// Sector at which the described member would begin, from the position that the superblock
+    /// records for itself. `None` for 0.90, which records no position, and if the member would
+    /// begin before sector 0.
     pub member_start: Option<Sectors>,
 }
 
@@ -211,8 +213,9 @@ fn zfs_uberblock(head: &[u8]) -> Option<u64> {
         .map(|byte| byte as u64)
 }
 
-/// Recognises a boot sector with a partition table: at least one entry, and only legal entries.
-/// `None` for any other sector; boot code alone is not data.
+/// Recognises a boot sector with a partition table: at least one entry in use, and only legal
+/// entries. Returns the name of the table, or `None` for any other sector, such as boot code
+/// without partitions.
 fn partition_table(head: &[u8]) -> Option<&'static str> {
     let entries = head.get(446..510).filter(|_| has(head, 510, b"\x55\xaa"))?;
     let mut used = false;

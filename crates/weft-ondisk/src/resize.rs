@@ -26,8 +26,8 @@ impl Superblock {
         }
     }
 
-    /// Records `size` as the data sectors of each member. This member, of `member_size`, has room
-    /// for them ([`Superblock::data_room`]).
+    /// Records `size` as the data sectors of each member. This member, on a device of
+    /// `member_size`, must have room for them ([`Superblock::data_room`]).
     pub fn set_size(&mut self, size: Sectors, member_size: Sectors) {
         let room = self.data_room(member_size);
         match self {
@@ -45,9 +45,9 @@ impl Superblock {
         }
     }
 
-    /// Takes over size, number of slots and roles from the superblock of another member, which a
-    /// crash has left one update ahead. The roles stay as they are if `ahead` records no slot for
-    /// this member.
+    /// Takes over size, number of slots and roles from `ahead`: the superblock of another member,
+    /// which had been updated when a crash prevented the update of this one. The roles stay as they
+    /// are in version 0.90, and if `ahead` records no slot for this member.
     pub fn follow_resize(&mut self, ahead: &Self, member_size: Sectors) {
         if self.size() != ahead.size() {
             self.set_size(ahead.size(), member_size);

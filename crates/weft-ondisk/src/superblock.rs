@@ -96,7 +96,8 @@ impl From<Super1> for Superblock {
 }
 
 impl Candidates {
-    /// Checks the blocks at all possible positions of a superblock on a member.
+    /// Checks the blocks at all possible positions of a superblock on a member, and returns the
+    /// superblocks found.
     ///
     /// Shape    `blocks` holds, for each version the member is large enough for, the 4096 bytes at
     ///          [`Version::position`]
@@ -302,7 +303,7 @@ impl Superblock {
         if self.level().row().layouts == Layouts::Zones && !means { 0 } else { said }
     }
 
-    /// Chunk size; 0 for RAID1.
+    /// Chunk size; without meaning for RAID1, where mdadm stores 0.
     #[must_use]
     pub fn chunk(&self) -> Sectors {
         match self {
@@ -329,7 +330,7 @@ impl Superblock {
         }
     }
 
-    /// Whether this member is read only when no other has the data.
+    /// Whether reads go to this member only when no other member has the data.
     #[must_use]
     pub fn is_write_mostly(&self) -> bool {
         match self {
@@ -341,7 +342,8 @@ impl Superblock {
         }
     }
 
-    /// Sectors of the array; `None` for linear and RAID0, where each member adds its own size.
+    /// Sectors of the array; `None` for linear and RAID0, where each member adds its own size, and
+    /// if no size can be computed from the geometry.
     #[must_use]
     pub fn array_size(&self) -> Option<Sectors> {
         match self {
@@ -475,7 +477,8 @@ impl Superblock {
         }
     }
 
-    /// Sector at which a resync has to begin; `None` for a clean array.
+    /// Sector at which a resync has to begin; `None` for a clean array. A checkpoint beyond the end
+    /// counts as 0.
     #[must_use]
     pub fn dirty_from(&self) -> Option<Sectors> {
         match self {
@@ -484,8 +487,8 @@ impl Superblock {
         }
     }
 
-    /// Data sectors that are rebuilt already. `None` means all of them, if the member has a slot;
-    /// 0.90 gives a slot only to members that are rebuilt.
+    /// Number of data sectors that are rebuilt already. `None` means all of them, if the member has
+    /// a slot; 0.90 gives a slot only to members that hold all of their data.
     #[must_use]
     pub fn recovery_offset(&self) -> Option<Sectors> {
         self.as_v1().and_then(Super1::recovery_offset)
@@ -552,7 +555,7 @@ impl Superblock {
         }
     }
 
-    /// Sectors from the superblock to the write-intent bitmap, if there is one.
+    /// Sectors from the superblock to the write-intent bitmap; `None` without a bitmap.
     #[must_use]
     pub fn bitmap_offset(&self) -> Option<i32> {
         match self {
@@ -561,7 +564,7 @@ impl Superblock {
         }
     }
 
-    /// Records a write-intent bitmap at an offset, or none.
+    /// Records that the member has a write-intent bitmap at `offset`, or that it has none.
     ///
     /// Units    sectors from the superblock; 0.90 has only one place and does not store it
     pub fn set_bitmap(&mut self, offset: Option<i32>) {
@@ -601,7 +604,8 @@ impl Superblock {
         self.data_offset().0.checked_add_signed(distance.into()).map(Sectors)
     }
 
-    /// Sectors of the member that hold data; during a reshape, in the old or the new geometry.
+    /// Sectors of the member that hold data. During a reshape this covers the data of the old
+    /// geometry and that of the new one.
     #[must_use]
     pub fn data_range(&self) -> SectorRange {
         let before = self.data_offset();
@@ -610,8 +614,8 @@ impl Superblock {
         SectorRange { start, len: before.max(after) - start + self.used_size() }
     }
 
-    /// Room before the member's data into which a reshape can move the data, in sectors: the free
-    /// sectors behind the superblock, the bitmap and the bad-block log.
+    /// Number of free sectors before the member's data, into which a reshape can move the data:
+    /// those behind the superblock, the bitmap and the bad-block log. 0 for version 0.90.
     ///
     /// Units    `bitmap_end` is the sector after the bitmap, if there is one
     /// Source   mdadm's Grow.c (`space_before`), md's `super_1_allow_new_offset`
@@ -632,7 +636,8 @@ impl Superblock {
         Sectors(new.data_offset.0 - end)
     }
 
-    /// Records the beginning of a reshape that moves the data of this member.
+    /// Records the beginning of a reshape that moves the data of this member, with the number of
+    /// slots after the reshape. Does nothing for version 0.90.
     ///
     /// Source   md-reshape.md §1
     pub fn begin_reshape(&mut self, to: Reshape) {
@@ -642,7 +647,8 @@ impl Superblock {
         new.raid_disks = new.raid_disks.wrapping_add_signed(to.delta_disks);
     }
 
-    /// Sectors of the array after the reshape that the superblock records; `None` without one.
+    /// Sectors of the array after the reshape that the superblock records; `None` without a
+    /// reshape, or if no size can be computed from the new geometry.
     #[must_use]
     pub fn array_size_after(&self) -> Option<Sectors> {
         let Reshape { new_layout, new_chunk, .. } = *self.reshape()?;
@@ -691,7 +697,7 @@ impl Superblock {
     }
 
     /// Sectors of the member's bad-block log; `None` when the superblock says that there are no bad
-    /// blocks.
+    /// blocks, and for 0.90.
     #[must_use]
     pub fn badblocks_area(&self) -> Option<SectorRange> {
         let new = self.as_v1()?;

@@ -26,13 +26,14 @@ pub struct Standing {
     pub role: Role,
     /// Whether the member has a slot but not all of its data yet.
     pub rebuilding: bool,
-    /// Whether a device has this number. False if the number is free or its device is gone.
+    /// Whether a device has this member's number. False if the number is free or its device is
+    /// gone.
     pub present: bool,
     /// Device number and flags of the member, for 0.90.
     pub device: Disk090,
 }
 
-/// New state of the array for its superblocks.
+/// New state of the array and of one member, for the superblock of this member.
 #[derive(Clone, Copy, Debug)]
 pub struct Update<'a> {
     /// New event count of the array.
@@ -41,18 +42,19 @@ pub struct Update<'a> {
     pub utime: MdTime,
     /// Sector up to which the members agree: parity matches the data, and copies are equal.
     pub resync: ResyncOffset,
-    /// All members, by number.
+    /// State of each member, indexed by its number.
     pub members: &'a [Standing],
-    /// Number of the member that is to be updated.
+    /// Number of the member with the superblock that is updated.
     pub number: u32,
-    /// Data sectors rebuilt so far, for a member that is being rebuilt.
+    /// Number of data sectors rebuilt so far; `None` if the member is not being rebuilt.
     pub recovery_offset: Option<Sectors>,
     /// Whether, from `recovery_offset` on, only the chunks with a set bit in the bitmap are
     /// missing.
     pub recovery_follows_bitmap: bool,
     /// Whether the member's bad-block log has entries.
     pub has_bad_blocks: bool,
-    /// Whether the member is filled to replace the one at its slot.
+    /// Whether the member is a replacement, which is filled with the data of another member of its
+    /// slot.
     pub is_replacement: bool,
 }
 
@@ -86,7 +88,8 @@ impl Superblock {
         }
     }
 
-    /// Encodes the superblock as a block for a member with logical blocks of `logical_block` bytes.
+    /// Encodes the superblock for a member with logical blocks of `logical_block` bytes. Returns
+    /// the bytes to write: whole logical blocks, or all 4096 bytes for 0.90.
     #[must_use]
     pub fn encode_for(&self, logical_block: u32) -> Vec<u8> {
         match self {
@@ -112,7 +115,8 @@ impl Superblock {
         self.as_v0_90().map(|old| old.this_disk).unwrap_or_default()
     }
 
-    /// Superblock of a new spare of this array.
+    /// Superblock of a new spare of this array with the member number `number` and, in version 1,
+    /// the UUID `device_uuid`.
     ///
     /// # Errors
     ///

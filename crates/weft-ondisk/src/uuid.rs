@@ -1,7 +1,7 @@
 //! UUIDs: the 16 bytes that identify an array or a member.
 //!
 //! The crate `uuid` is not used, because it neither prints mdadm's form of four groups nor parses
-//! digits with `:` between them, and the rest of a UUID is an array of bytes.
+//! digits with `:` between them. For anything else an array of 16 bytes is enough.
 
 use std::fmt;
 use std::str::FromStr;

@@ -33,7 +33,7 @@ pub enum Version {
     V1_2,
 }
 
-/// Text that names no version.
+/// Error for a text that names no version.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("version: found {found:?}, expected 0.90, 1.0, 1.1 or 1.2")]
 pub struct UnknownVersion {

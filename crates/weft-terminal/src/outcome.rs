@@ -9,32 +9,33 @@ use std::io;
 /// Result of a command: its exit status, or the failure that stopped it.
 pub type Outcome = Result<Exit, Failure>;
 
-/// Exit statuses of successful commands.
+/// Exit statuses of commands that were carried out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
-    /// The command did what was asked.
+    /// Status 0: the command did what was asked.
     Done,
-    /// The command did what was asked, and an array is degraded (`weft status`, `weft wait`), or
-    /// there is a problem (`weft doctor`).
+    /// Status 4: the command did what was asked, and an array is degraded (`weft status`,
+    /// `weft wait`), or there is a problem (`weft doctor`).
     Degraded,
-    /// Done, and mismatches were found (`check`), or a case is worse than `compare --fail-above`
-    /// allows.
+    /// Status 5: the command did what was asked, and mismatches were found (`check`), or a case is
+    /// worse than `compare --fail-above` allows.
     Mismatches,
-    /// Another status: that of the command of `serve --exec`, or one of those of `detail --test`
-    /// and `examine`.
+    /// Another status: that of the command of `serve --exec`, that of mdadm for `detail --test`, 1
+    /// for an incomplete result (of `examine`, `cp` or `ls`, for example), or 130 after an
+    /// interruption.
     Of(u8),
 }
 
-/// Reasons why a command stopped.
+/// Reasons why a command stopped, with the message for the user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Failure {
-    /// The operation failed.
+    /// Status 1: the operation failed.
     Failed(String),
-    /// The command line is invalid, or requests a feature of a later release.
+    /// Status 2: the command line is invalid, or requests a feature of a later release.
     Usage(String),
-    /// The command refused for safety; nothing was written.
+    /// Status 3: the command refused for safety; nothing was written.
     Refused(String),
-    /// The reader of standard output has closed the pipe, so no message is printed.
+    /// Status 0: the reader of standard output has closed the pipe, so no message is printed.
     BrokenPipe,
 }
 
@@ -65,7 +66,8 @@ impl Failure {
     }
 }
 
-/// Converts an error of standard output. Errors of files are converted explicitly, with the name of
+/// Converts an error of a write to standard output: a closed pipe to [`Failure::BrokenPipe`], any
+/// other error to [`Failure::Failed`]. Errors of files are converted explicitly, with the name of
 /// the file.
 impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Self {

@@ -1,7 +1,8 @@
 //! A program from its command line to its exit status.
 //!
-//! Every message on standard error starts with the program's name, as in `weft: `. A failure under
-//! `--json` is also one JSON object on standard output.
+//! Every message on standard error starts with the program's name, as in `weft: `, except clap's
+//! errors about the command line. A failure under `--json` is also one JSON object on standard
+//! output, unless the command has already printed JSON.
 //!
 //! Source   reference.md (exit status)
 
@@ -18,7 +19,7 @@ use signal_hook::consts::SIGXFSZ;
 use crate::outcome::{Exit, Failure, Outcome};
 use crate::terminal;
 
-/// Parses the command line, runs the command, and reports its outcome.
+/// Parses the command line, runs the command, reports its outcome, and returns the exit status.
 pub fn run<C: Parser>(command: impl FnOnce(&C) -> Outcome) -> ExitCode {
     // With a handler, a write beyond the limit on file sizes fails with an error like that of a
     // full disk; without a handler, the signal kills the process, and the volume stays dirty
@@ -34,14 +35,14 @@ pub fn run<C: Parser>(command: impl FnOnce(&C) -> Outcome) -> ExitCode {
     finish(outcome, wants_json(std::env::args_os()))
 }
 
-/// Reports the outcome of a program that does not parse its command line, as [`run`] does.
+/// Reports an outcome as [`run`] does, without parsing the command line. Returns the exit status.
 pub fn end<C: Parser>(outcome: Outcome) -> ExitCode {
     terminal::set_program(C::command().get_name());
     finish(outcome, wants_json(std::env::args_os()))
 }
 
-/// Parses the command line. clap's `help` accepts no options: `help --help` is treated as `help
-/// help`, which prints the help of `help`, and `help COMMAND --help` as `help COMMAND`.
+/// Parses the command line. clap's `help` accepts no options, so `help --help` is parsed as
+/// `help help`, which prints the help of `help`, and `help COMMAND --help` as `help COMMAND`.
 fn parse<C: Parser>() -> Result<C, clap::Error> {
     let mut words: Vec<OsString> = std::env::args_os().collect();
     let parsed = C::try_parse_from(&words);
@@ -62,8 +63,8 @@ fn parse<C: Parser>() -> Result<C, clap::Error> {
 /// from it.
 const RISKY: [&str; 3] = ["fail", "remove", "stop"];
 
-/// Prints what clap returned instead of arguments: an error, or help or the version, which go to
-/// standard output and are no error.
+/// Prints what clap returned instead of arguments: an error on standard error, or else help or the
+/// version on standard output. Returns the exit status, which is 0 for help and version.
 fn not_parsed(mut error: clap::Error) -> ExitCode {
     let suggested = error.get(ContextKind::SuggestedSubcommand);
     let is_risky = |name: &String| RISKY.contains(&name.as_str());

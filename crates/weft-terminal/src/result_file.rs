@@ -33,8 +33,8 @@ pub struct Kind {
 /// Output file requested by the user.
 #[derive(Clone, Copy, Debug)]
 pub struct Output<'a> {
-    /// Option with which the user names the file. For a file that is an argument, it is the name of
-    /// the command.
+    /// Option with which the user names the file, for messages. If the file is an argument, the
+    /// name of the command stands here instead.
     pub option: &'static str,
     /// Path of the file to write.
     pub path: &'a Path,
@@ -46,7 +46,7 @@ pub struct Output<'a> {
     pub members: &'a [PathBuf],
 }
 
-/// Result of the check of a path.
+/// Result of [`Output::check`] for a path that may be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OutputTarget {
     /// Nothing exists at the path.
@@ -74,7 +74,8 @@ impl Output<'_> {
         Failure::Usage(self.told(format_args!("{what}; name a file that can be written")))
     }
 
-    /// Checks the path, without changing anything.
+    /// Checks whether the path may be written, without changing anything. Returns whether a new
+    /// file, an old file or a stream would be written.
     ///
     /// # Errors
     /// The path must not be overwritten, is a folder, or cannot be examined.
@@ -126,8 +127,8 @@ impl Output<'_> {
         Ok(OutputTarget::Old)
     }
 
-    /// Opens the file for writing from its first byte, without changing it, and returns whether it
-    /// is new. For output that grows line by line.
+    /// Opens the file, or creates it, for reading and for writing from its first byte; existing
+    /// content stays. Returns the file, and whether it is new. For output that grows line by line.
     ///
     /// # Errors
     /// See [`check`](Self::check); a device or pipe is refused too.
@@ -165,16 +166,18 @@ pub struct ResultFile {
     /// Option and path for errors, as the user wrote them.
     label: String,
     place: OutputTarget,
-    /// New content, which replaces the file when it is complete.
+    /// File beside the result file that receives the new content and then replaces the result file.
+    /// `None` for a device or pipe, and after each write.
     beside: Option<NamedTempFile>,
 }
 
 impl ResultFile {
-    /// Checks that the file may be written and that writing is possible.
+    /// Checks that the file may be written, and creates the file beside it that receives the
+    /// content.
     ///
     /// # Errors
-    /// Fails as [`Output::check`] does, and when the file's folder does not exist or no file can be
-    /// made in it.
+    /// Fails as [`Output::check`] does, and when the file's folder does not exist, no file can be
+    /// made in the folder, or signals cannot be handled.
     pub fn at(asked: &Output<'_>) -> Result<Self, Failure> {
         let place = asked.check()?;
         // A symbolic link stays, and its target is replaced.
@@ -195,7 +198,8 @@ impl ResultFile {
         Ok(file)
     }
 
-    /// Restricts access to the file, as the next call writes it, to its owner.
+    /// Makes the file that the next call writes accessible to its owner only (mode 0600). Does
+    /// nothing for a device or pipe.
     ///
     /// # Errors
     /// The permissions of the new file cannot be changed.
@@ -222,7 +226,7 @@ impl ResultFile {
             .tempfile_in(self.folder())
     }
 
-    /// Writes the text to the file.
+    /// Replaces the file with this text, or writes the text to the device or pipe.
     ///
     /// # Errors
     /// The file cannot be written.
@@ -268,7 +272,7 @@ impl ResultFile {
     }
 }
 
-/// Permissions of a result file: everyone may read it, as far as the umask allows.
+/// Permissions of a result file: everyone may read and write it, as far as the umask allows.
 fn permissions() -> fs::Permissions {
     std::os::unix::fs::PermissionsExt::from_mode(0o666)
 }

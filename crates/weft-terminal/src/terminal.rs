@@ -1,8 +1,8 @@
 //! Terminal output: colours, progress bars, and closed pipes.
 //!
-//! Standard output carries data, standard error carries messages. Colour and progress bars need a
-//! terminal (or `CLICOLOR_FORCE`; `NO_COLOR` disables them). A closed pipe is an error to handle,
-//! not a panic.
+//! Standard output carries data, standard error carries messages. Colour needs a terminal or
+//! `CLICOLOR_FORCE`, and `NO_COLOR` disables it. Progress bars need a terminal. A closed pipe is an
+//! error to handle, not a panic.
 
 use std::ffi::OsStr;
 use std::io::{self, IsTerminal, Read, Write};
@@ -31,12 +31,13 @@ pub mod style {
     pub const PLAIN: &str = "\x1b[0m";
 }
 
-/// Standard output; colour codes are removed unless they are wanted.
+/// Standard output; colour codes are removed unless [`has_colour`] is true.
 pub fn stdout() -> impl Write {
     anstream::stdout()
 }
 
-/// Whether standard output takes colour codes: [`stdout`] would leave them in.
+/// Whether [`stdout`] leaves colour codes in the output: it is a terminal with colours, or the
+/// environment demands colours.
 #[must_use]
 pub fn has_colour() -> bool {
     anstream::AutoStream::choice(&io::stdout()) != anstream::ColorChoice::Never
@@ -53,8 +54,9 @@ pub fn columns() -> usize {
 /// Width in columns of text that is not fitted to the width of a terminal.
 pub const LINE: usize = 100;
 
-/// Breaks lines of more than [`LINE`] characters between words. The lines that follow from a long
-/// one are indented by two columns more than its beginning. A longer word is not broken.
+/// Returns the text with lines of more than [`LINE`] characters broken between words. Continuation
+/// lines are indented by two columns more than the first line. A word longer than [`LINE`] is not
+/// broken.
 pub fn wrapped(text: &str) -> String {
     let mut whole = String::new();
     for line in text.split_inclusive('\n') {
@@ -91,8 +93,8 @@ pub(crate) fn set_program(name: &str) {
     let _ = PROGRAM.set(name.to_owned());
 }
 
-/// Prints a message on standard error, after the name of the program: `weft: MESSAGE`. Names in it
-/// are escaped.
+/// Prints a message on standard error, after the name of the program: `weft: MESSAGE`.
+/// Non-printable characters are escaped, except tabs and ends of lines.
 pub fn complain(message: &str) {
     let program = PROGRAM.get().map_or("weft", String::as_str);
     // An error is ignored: there is no other place to report it.
@@ -110,7 +112,8 @@ pub fn print_json(value: &impl Serialize) -> io::Result<()> {
     out.flush()
 }
 
-/// JSON text with an end of line; non-printable characters, which are in strings only, are escaped.
+/// JSON text with an end of line added. Non-printable characters, which JSON has in strings only,
+/// are escaped as `\uXXXX`.
 #[must_use]
 pub fn json_line(json: &str) -> String {
     let mut escaped = String::with_capacity(json.len() + 1);
@@ -129,37 +132,41 @@ pub fn json_line(json: &str) -> String {
     escaped
 }
 
-/// Whether a JSON value went to standard output.
+/// Whether [`print_json`] was called.
 pub(crate) fn printed_json() -> bool {
     PRINTED_JSON.load(Ordering::SeqCst)
 }
 
-/// A progress bar in bytes, drawn on standard error when that is a terminal.
+/// Progress bar of `total` bytes with the title `what`, drawn if standard error is a terminal that
+/// can redraw lines.
 pub fn progress(what: &'static str, total: u64) -> ProgressBar {
     let template = "{prefix:>12} [{bar:24}] {percent:>3}%  {binary_bytes} of {binary_total_bytes}  \
                     {binary_bytes_per_sec}  {eta} left";
     bar(what, total, template)
 }
 
-/// A progress bar in bytes, with a message, drawn on standard error when that is a terminal.
+/// Progress bar of `total` bytes with the title `what` and a message, drawn if standard error is a
+/// terminal that can redraw lines.
 pub fn progress_with(what: &'static str, total: u64) -> ProgressBar {
     let template = "{prefix:>12} [{bar:16}] {percent:>3}%  {binary_bytes} of {binary_total_bytes}  \
                     {binary_bytes_per_sec}  {eta} left  {wide_msg}";
     bar(what, total, template)
 }
 
-/// A progress bar in steps, each with a message, drawn on standard error when that is a terminal.
+/// Progress bar of `total` steps with the title `what` and a message, drawn if standard error is a
+/// terminal that can redraw lines.
 pub fn steps(what: &'static str, total: u64) -> ProgressBar {
     bar(what, total, "{prefix:>12} [{bar:24}] {pos} of {len}  {eta} left  {wide_msg}")
 }
 
-/// A progress bar in thousandths, with a message, drawn on standard error when that is a terminal.
+/// Progress bar of 1,000 steps, shown in percent, with the title `what` and a message, drawn if
+/// standard error is a terminal that can redraw lines.
 pub fn share(what: &'static str) -> ProgressBar {
     bar(what, 1000, "{prefix:>12} [{bar:24}] {percent:>3}%  {eta} left  {wide_msg}")
 }
 
-/// A counter of attempts without a known end, with a message, drawn on standard error when that is
-/// a terminal.
+/// Counter of attempts, without a known total, with the title `what` and a message, drawn if
+/// standard error is a terminal that can redraw lines.
 pub fn tries(what: &'static str) -> ProgressBar {
     bar(what, 0, "{prefix:>12} {pos} tried in {elapsed}  {wide_msg}")
 }
@@ -181,7 +188,7 @@ fn bar(what: &'static str, total: u64, template: &str) -> ProgressBar {
     bar
 }
 
-/// A span for output: `1.2 s`, `35 ms`.
+/// Span of time as text: `1.2 s` from one second on, `35 ms` below.
 pub fn took(span: Duration) -> String {
     if span >= Duration::from_secs(1) {
         format!("{:.1} s", span.as_secs_f64())
@@ -190,7 +197,8 @@ pub fn took(span: Duration) -> String {
     }
 }
 
-/// A name quoted for a shell; a name with non-printable bytes needs bash, zsh or POSIX 2024.
+/// A name as a word for a shell, quoted if necessary. A name with non-printable bytes needs bash,
+/// zsh or POSIX 2024.
 pub fn quoted(name: &OsStr) -> String {
     let bytes = name.as_bytes();
     let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"/._-+:@%=,".contains(byte);
@@ -270,7 +278,8 @@ pub fn printable_stdout() -> impl Write {
     Printable { to: anstream::stdout(), line: Vec::new() }
 }
 
-/// Writer that passes on whole lines, escaped.
+/// Writer that escapes text and passes it on in whole lines; a flush also passes on an incomplete
+/// line.
 struct Printable<W: Write> {
     to: W,
     line: Vec<u8>,
@@ -310,8 +319,9 @@ pub fn scratch() -> Result<tempfile::TempDir, Failure> {
     })
 }
 
-/// Removes files, directories and progress bars when the process is told to end (SIGINT, SIGTERM),
-/// and ends it with the status that a shell expects. For commands that have nothing to finish.
+/// Registers files and directories that are removed when the process is told to end (SIGINT,
+/// SIGTERM). Progress bars are then removed too, and the process ends with the status that a shell
+/// expects, 128 plus the signal's number. For commands that have nothing to finish.
 ///
 /// # Errors
 /// The signals cannot be handled.
@@ -328,7 +338,9 @@ pub fn remove_when_interrupted(paths: &[PathBuf]) -> Result<(), Failure> {
     [SIGINT, SIGTERM].into_iter().try_for_each(listen)
 }
 
-/// Starts the thread that waits for a signal.
+/// Starts a thread that waits for a signal. Unless the function in [`ENDING`] then returns true,
+/// the thread clears the progress bars, calls the callbacks in [`LAST`], removes the files, and
+/// ends the process.
 fn listen(signal: i32) -> Result<(), Failure> {
     let failed = |error: io::Error| Failure::failed(format!("signals: {error}"));
     let (mut told, tell) = UnixStream::pair().map_err(failed)?;
@@ -371,7 +383,8 @@ pub fn end_when_interrupted(end: impl FnMut() -> bool + Send + 'static) -> Resul
     if is_ignored(SIGHUP) { Ok(()) } else { listen(SIGHUP) }
 }
 
-/// Whether the parent process set a signal to be ignored.
+/// Whether this process ignores a signal, as it does from its start if its parent ignored the
+/// signal. False if the kernel does not say so.
 ///
 /// Source   proc_pid_status(5) `SigIgn`: a mask in hexadecimal, signal 1 first
 pub fn is_ignored(signal: i32) -> bool {
@@ -387,8 +400,9 @@ pub fn when_interrupted(last: impl FnMut() + Send + 'static) {
     locked(&LAST).push(Box::new(last));
 }
 
-/// Blocks after an interruption, until the thread that removes the files ends the process.
-/// Otherwise a command could report that it failed because its files are gone.
+/// Blocks after an interruption, until the thread that removes the files ends the process; returns
+/// at once otherwise. Without this, a command could report that it failed because its files are
+/// gone.
 pub(crate) fn wait_if_interrupted() {
     while INTERRUPTED.load(Ordering::SeqCst) {
         std::thread::park();
@@ -401,18 +415,18 @@ fn locked<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// Name of the program, from [`set_program`].
 static PROGRAM: OnceLock<String> = OnceLock::new();
-/// Paths that are removed when the process is told to end; `None` until handlers of signals are
-/// installed.
+/// Paths that are removed when the process is told to end; `None` before the first call of
+/// [`remove_when_interrupted`].
 static PASSING: Mutex<Option<Vec<PathBuf>>> = Mutex::new(None);
 /// Callbacks that [`when_interrupted`] has registered.
 static LAST: Mutex<Vec<Box<dyn FnMut() + Send>>> = Mutex::new(Vec::new());
-/// Function that [`end_when_interrupted`] has registered.
+/// Function that [`end_when_interrupted`] has registered; `None` before its first call.
 static ENDING: Mutex<Option<Box<dyn FnMut() -> bool + Send>>> = Mutex::new(None);
-/// Whether a JSON value went to standard output, for [`printed_json`].
+/// Whether [`print_json`] was called, for [`printed_json`].
 static PRINTED_JSON: AtomicBool = AtomicBool::new(false);
 /// Progress bars of this process.
 static BARS: Mutex<Vec<WeakProgressBar>> = Mutex::new(Vec::new());
-/// Whether SIGINT or SIGTERM was received: files of the process are then removed, and it ends.
+/// Whether a signal has interrupted the process: its files are then removed, and it ends.
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 
 #[cfg(test)]

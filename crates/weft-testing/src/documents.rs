@@ -10,7 +10,7 @@ pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// README.md and every user page of `docs/`, each with its path and text.
+/// README.md and the user pages of `docs/` that this function lists, each with its path and text.
 ///
 /// # Panics
 /// Panics if a page is missing.
@@ -35,8 +35,8 @@ pub fn pages() -> Vec<(PathBuf, String)> {
     paths.map(read).collect()
 }
 
-/// Command lines that call `program`, from the code blocks and code spans of a Markdown page,
-/// without comments.
+/// Command lines that call `program`, from a Markdown page: indented code, `$` lines of fenced
+/// blocks, and code spans. Comments after indented code and `$` lines are cut off.
 #[must_use]
 pub fn commands_named(page: &str, program: &str) -> Vec<String> {
     let begin = format!("{program} ");
@@ -70,13 +70,14 @@ pub struct Helps<F> {
 }
 
 impl<F: FnMut(&str) -> Option<String>> Helps<F> {
-    /// `ask` returns the output of `PROGRAM NAME --help`, or `None` if there is no command `NAME`.
+    /// Creates a collection that has requested no text yet. `ask` returns the output of
+    /// `PROGRAM NAME --help`, or `None` if there is no command `NAME`.
     pub fn new(ask: F) -> Self {
         Self { ask, known: BTreeMap::new() }
     }
 
-    /// Messages about the parts of a command line that the program does not know: the name of the
-    /// command, or options.
+    /// Messages about a command line: one if the program lacks the command, or else one for each
+    /// option that the command lacks. Empty if the second word is no name of a command.
     pub fn unknown(&mut self, code: &str) -> Vec<String> {
         let mut words = code.split([' ', '|', ';']).skip(1).filter(|word| !word.is_empty());
         let Some(name) = words.next().filter(|name| name.chars().all(|c| c.is_ascii_lowercase()))

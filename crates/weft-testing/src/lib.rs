@@ -1,8 +1,8 @@
-//! Skips: the only way for a test to leave out a part, which fails under `CI=1`.
+//! Skips: a test leaves out a part only by calling [`skip`], which fails under `CI=1`.
 //!
 //! A test that needs a program, a file or a system call that this machine lacks calls [`skip`] and
 //! returns. On a developer's machine the test passes and prints the reason. Under `CI=1` the test
-//! panics: a gate that silently tests less is worse than a red one. A test of xtask
+//! panics: a CI run that silently tests less is worse than a CI run that fails. A test of xtask
 //! (`xtask/src/skips.rs`) finds skips that do not call [`skip`]. Only development dependencies use
 //! this crate, so no product contains it. [`documents`] reads the pages for users; [`fuzz`] has the
 //! seed and the number of damaged inputs of a test.
@@ -19,7 +19,7 @@ fn ci_is_on(value: &str) -> bool {
     value == "1" || value == "true"
 }
 
-/// Prints why the rest of a test is left out; the test then returns.
+/// Prints the reason why the rest of a test is left out. The test has to return after this call.
 ///
 /// # Panics
 /// Panics if [`in_ci`] is true, because a skip is then a failure.
@@ -35,8 +35,8 @@ fn verdict(reason: &str, in_ci: bool) -> Result<(), String> {
     if in_ci { Err(format!("skipped under CI=1: {reason}")) } else { Ok(()) }
 }
 
-/// Whether `WEFT_NO_URING=1` says that io_uring is refused here on purpose. Only the suite
-/// `interop/bare_lane` sets it. If it is set and io_uring works nevertheless, tests fail.
+/// Whether `WEFT_NO_URING` is `1`, because io_uring is refused here on purpose. Only the suite
+/// `interop/bare_lane` sets the variable. If it is set and io_uring works nevertheless, tests fail.
 pub fn uring_is_refused_on_purpose() -> bool {
     std::env::var("WEFT_NO_URING").is_ok_and(|value| value == "1")
 }

@@ -64,7 +64,7 @@ index! {
     StripeId(u32)
 }
 
-/// A full stripe: one chunk per member at the same chunk number, counted from the start of the
-/// data.
+/// Number of a full stripe: the chunk number that its chunks have on their members, counted from
+/// the start of the data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FullStripe(pub u64);

@@ -11,7 +11,7 @@ pub struct ByteRange {
     pub len: Bytes,
 }
 
-/// Sectors `start .. start + len`.
+/// Sectors `start .. start + len` of a member, of a member's data, or of an array.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct SectorRange {
     /// First sector.

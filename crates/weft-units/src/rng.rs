@@ -60,12 +60,14 @@ impl Rng {
         self.below(100) < percent
     }
 
-    /// Picks one of the values in `of`, all with the same probability; `of` must not be empty.
+    /// Picks one of the values in `of`, all with nearly the same probability; `of` must not be
+    /// empty.
     pub fn pick<T: Copy>(&mut self, of: &[T]) -> T {
         of[self.index(of.len())]
     }
 
-    /// Shuffles a slice in place (Fisher-Yates); all orders have the same probability.
+    /// Shuffles a slice in place (Fisher-Yates), so that every item is at every place with nearly
+    /// the same probability.
     pub fn shuffle<T>(&mut self, items: &mut [T]) {
         for last in (1..items.len()).rev() {
             items.swap(last, self.index(last + 1));

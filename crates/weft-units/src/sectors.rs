@@ -37,7 +37,7 @@ impl Sectors {
         }
     }
 
-    /// Rounds down to a multiple of `unit`, which is not zero.
+    /// Rounds down to a multiple of `unit`, which must not be zero.
     #[must_use]
     pub const fn round_down(self, unit: Self) -> Self {
         Self(self.0 - self.0 % unit.0)

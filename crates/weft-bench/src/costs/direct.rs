@@ -21,8 +21,8 @@ use crate::rounds::{per_cpu_second, thread_cpu};
 use crate::session::session;
 
 /// Measures each cost for the time `turn`: a request through the scheduler, XOR, a copy, a system
-/// call, a request over NBD, and a hop to another thread, in this order and in the units of the
-/// cost table.
+/// call, a request over NBD, and a hop to another thread. Returns the costs in this order, in ns,
+/// but those of XOR and of the copy in ps per byte.
 pub(super) fn costs(turn: Duration) -> Result<[f64; 6], BenchError> {
     Ok([scheduler(turn), xor(turn), copy(turn), syscall(turn), bio(turn)?, hop(turn)])
 }
@@ -34,7 +34,7 @@ fn each(turn: Duration, batch: u32, mut work: impl FnMut()) -> f64 {
     1e9 / (rate * f64::from(batch))
 }
 
-/// Cost of a request through mq-deadline with 32 queued requests: insertion, dispatch and
+/// CPU time in ns of a request through mq-deadline with 32 queued requests: insertion, dispatch and
 /// completion.
 fn scheduler(turn: Duration) -> f64 {
     let mut queue = MqDeadline::new(MqDeadlineKnobs::default(), Sectors(1024), NoMerges::Allowed);
@@ -64,7 +64,7 @@ fn scheduler(turn: Duration) -> f64 {
     })
 }
 
-/// Cost of P over three strips of 4 KiB, in ps per byte read.
+/// CPU time of P over three strips of 4 KiB, in ps per byte read.
 fn xor(turn: Duration) -> f64 {
     let parity = Parity::detect();
     let (mut data, mut p) = (block_after_block(), vec![0; BLOCK]);
@@ -79,7 +79,7 @@ fn xor(turn: Duration) -> f64 {
         / (3 * BLOCK) as f64
 }
 
-/// Cost of copying a block of 4 KiB, in ps per byte.
+/// CPU time of copying a block of 4 KiB, in ps per byte.
 fn copy(turn: Duration) -> f64 {
     let (from, mut to) = (block_after_block(), block_after_block());
     let mut at = 0;
@@ -91,15 +91,16 @@ fn copy(turn: Duration) -> f64 {
         / BLOCK as f64
 }
 
-/// Cost of the cheapest real system call: the clock of this thread, which the vDSO does not serve.
+/// CPU time in ns of the cheapest real system call: reading the CPU clock of this thread, for which
+/// the vDSO has to call the kernel.
 fn syscall(turn: Duration) -> f64 {
     each(turn, 200, || {
         black_box(thread_cpu());
     })
 }
 
-/// CPU cost of encoding and decoding a write request and its reply, without data, on both sides of
-/// weft's NBD protocol.
+/// CPU time in ns of encoding and decoding a write request and its reply, without data, on both
+/// sides of weft's NBD protocol.
 fn bio(turn: Duration) -> Result<f64, BenchError> {
     let (mut client, mut server) = session()?;
     let (mut cookie, mut failed) = (0, false);
@@ -123,8 +124,8 @@ fn write(client: &mut ClientConnection, server: &mut ServerConnection, cookie: u
     matches!(event, Some(ClientEvent::Done { .. })).then_some(())
 }
 
-/// Time from waking another thread until it runs, as half of a round trip. Unlike the other costs
-/// this is elapsed time, not CPU time, because neither thread runs during a wake-up.
+/// Time in ns from waking another thread until it runs, as half of a round trip. Unlike the other
+/// costs this is elapsed time, not CPU time, because neither thread runs during a wake-up.
 fn hop(turn: Duration) -> f64 {
     let here = thread::current();
     let (to_other, other_hears) = std::sync::mpsc::channel::<()>();

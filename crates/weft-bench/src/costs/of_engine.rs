@@ -71,8 +71,8 @@ impl Loads {
         loads.collect::<Result<_, BenchError>>().map(Self)
     }
 
-    /// Runs each load for the time `turn`. Returns the cost of each kind of work that explains the
-    /// measured times best.
+    /// Runs each load for the time `turn`. Returns the cost in ns of each kind of work; together
+    /// these costs explain the measured times best.
     pub(super) fn costs(&mut self, turn: Duration) -> Result<Vec<f64>, BenchError> {
         let mut observations = Vec::new();
         for load in &mut self.0 {
@@ -83,7 +83,8 @@ impl Loads {
         Ok(least_squares::costs(&observations))
     }
 
-    /// Time of each load as predicted by `costs`, relative to the measured time, round by round.
+    /// Name of each load, with the ratio of the time that `costs` predict to the measured time,
+    /// round by round.
     pub(super) fn explained(&self, costs: &Costs) -> Vec<(&'static str, Vec<f64>)> {
         let Costs { turn, input, attach, stripe, follower, merge, operation, .. } = *costs;
         let costs: [u64; KINDS] = [turn, input, attach, stripe, follower, merge, operation];

@@ -69,7 +69,8 @@ pub fn serve(socket: &Path, stripe_size: &str) -> Result<(), BenchError> {
     }
 }
 
-/// Members with the superblocks of a new array. The parity is right, because everything is zero.
+/// Four members in memory, with the superblocks of a new RAID 5 of at least `bytes`. The parity is
+/// right, because everything is zero.
 fn members(bytes: u64) -> Result<Vec<OpenMember>, BenchError> {
     let size = bytes / 3 + (32 << 20);
     let spec = MemberSpec::parse(&format!("ram:{}M", size >> 20)).map_err(BenchError::failed)?;

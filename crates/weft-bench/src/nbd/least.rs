@@ -1,8 +1,8 @@
-//! Minimal server: the upper bound of the rate that a socket carries.
+//! Minimal server: an upper bound of the rate at which a server on a socket can answer.
 //!
-//! The server is minimal: memory, a thread for each connection, one receive and one send for all
-//! requests that have arrived, and replies sent directly from the data. There is no engine, no
-//! durability and no protection against hostile clients. It marks the upper end of the scale.
+//! The server has memory, a thread for each connection, one receive and one send for all requests
+//! that have arrived, and replies sent directly from the data. It has no engine, no durability and
+//! no protection against hostile clients.
 
 use std::io::{IoSlice, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};

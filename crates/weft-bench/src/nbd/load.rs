@@ -40,7 +40,7 @@ pub(super) struct Result {
     pub(super) seconds: f64,
     /// Median latency of all requests, in microseconds, as seen by the client.
     pub(super) latency_us: f64,
-    /// CPU time of the server, over all of its threads.
+    /// CPU time of the server in seconds, over all of its threads.
     pub(super) server_seconds: f64,
 }
 

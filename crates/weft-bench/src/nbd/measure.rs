@@ -145,7 +145,7 @@ impl Bench {
         Ok(())
     }
 
-    /// Measures the cost of `serve --record` where it weighs most: requests go to a member in
+    /// Measures the cost of `serve --record` where the cost is largest: requests go to a member in
     /// memory, and the client, the server and the thread that writes the log share one CPU.
     fn recorded(&self, sheet: &mut Sheet) -> Result<(), BenchError> {
         let cases: Vec<&Case> = RECORD_CASES.iter().filter(|case| self.wants(case.name)).collect();

@@ -10,7 +10,7 @@ use std::ffi::{c_int, c_uchar, c_void};
 
 use libloading::Library;
 
-/// Debian package libisal2.
+/// File name of ISA-L's library, from the Debian package libisal2.
 #[cfg(target_os = "linux")]
 const NAME: &str = "libisal.so.2";
 
@@ -19,7 +19,7 @@ type InitTables = unsafe extern "C" fn(c_int, c_int, *mut c_uchar, *mut c_uchar)
 type Encode =
     unsafe extern "C" fn(c_int, c_int, c_int, *mut c_uchar, *mut *mut c_uchar, *mut *mut c_uchar);
 
-/// The library, with the four functions that weft is compared with.
+/// The library, with those of its functions that the benchmark calls.
 pub(super) struct IsaL {
     xor_gen: Generate,
     pq_gen: Generate,
@@ -50,7 +50,8 @@ impl IsaL {
         Ok(Self { xor_gen, pq_gen, ec_init_tables, ec_encode_data, _library: library })
     }
 
-    /// Computes P of a stripe of `sources` data strips.
+    /// Computes P of a stripe from its `sources` data strips, and writes P to the stripe's last
+    /// strip.
     pub(super) fn xor_gen(&self, sources: usize, strip_bytes: usize, stripe: &mut [u8]) {
         let mut strips = strips_of(sources + 1, strip_bytes, stripe);
         let array = strips.as_mut_ptr();
@@ -61,7 +62,8 @@ impl IsaL {
         assert_eq!(status, 0, "xor_gen");
     }
 
-    /// Computes P and Q of a stripe of `sources` data strips.
+    /// Computes P and Q of a stripe from its `sources` data strips, and writes them to the stripe's
+    /// last two strips.
     pub(super) fn pq_gen(&self, sources: usize, strip_bytes: usize, stripe: &mut [u8]) {
         let mut strips = strips_of(sources + 2, strip_bytes, stripe);
         let array = strips.as_mut_ptr();
@@ -86,7 +88,8 @@ impl IsaL {
         tables
     }
 
-    /// Computes one result of a stripe for each row of the tables.
+    /// Computes the results of a stripe from its `sources` data strips, one for each row of
+    /// `tables`, and writes them to the strips behind the data.
     pub(super) fn ec_encode_data(
         &self,
         sources: usize,
@@ -110,9 +113,9 @@ impl IsaL {
 
 /// Marks the upper halves of the vector registers as unused, because ISA-L's functions do not.
 ///
-/// Otherwise the next SSE instruction waits until all of ISA-L's work is done, instead of
-/// overlapping with the next call. That would halve ISA-L's figures at 4 KiB through no fault of
-/// its own.
+/// Without this, the next SSE instruction would wait until all of ISA-L's work is done, instead of
+/// overlapping with the next call. This would halve ISA-L's figures at 4 KiB, although its
+/// functions are not slower.
 #[inline(always)]
 fn clean_upper() {
     #[cfg(target_arch = "x86_64")]

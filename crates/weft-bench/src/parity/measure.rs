@@ -157,7 +157,7 @@ impl Case {
         }
     }
 
-    /// Strategy for a caller that knows whether its strips are in a cache or in DRAM.
+    /// Strategy that a caller chooses if it knows whether its strips are in a cache or in DRAM.
     fn strategy(&self) -> Strategy {
         let maker = Maker::detect();
         match self.place {
@@ -262,7 +262,7 @@ impl Case {
         [1, u8::try_from(self.sources - 2).expect("few strips")]
     }
 
-    /// Exponents of the remaining data strips: their positions.
+    /// Exponents of the data strips that are not lost, which are also their positions.
     fn left(&self) -> impl Iterator<Item = u8> {
         let lost = self.lost();
         (0..=u8::MAX).filter(move |exponent| !lost.contains(exponent)).take(self.sources - 2)
@@ -281,7 +281,8 @@ impl Case {
 
     /// Rows of coefficients that yield the two lost strips from the remaining data, P and Q.
     ///
-    /// With r = g^(b−a): Dₐ = (r·(P ⊕ P′) ⊕ g⁻ᵃ·(Q ⊕ Q′)) / (r ⊕ 1), and D_b = P ⊕ P′ ⊕ Dₐ.
+    /// With r = g^(b−a): Dₐ = (r·(P ⊕ P′) ⊕ g⁻ᵃ·(Q ⊕ Q′)) / (r ⊕ 1), and D_b = P ⊕ P′ ⊕ Dₐ, where
+    /// P′ and Q′ are the parity of the remaining data.
     ///
     /// Source   H. P. Anvin, "The mathematics of RAID-6", §4
     fn coefficients(&self) -> Vec<u8> {

@@ -22,7 +22,7 @@ use thiserror::Error;
 use weft_units::SECTOR_BYTES;
 use weft_units::fields::{le32, le64};
 
-/// Callback that fills a buffer from an offset of the disk.
+/// Callback that fills the buffer with the bytes of the disk that begin at a byte offset.
 pub type ReadAt<'a> = dyn FnMut(u64, &mut [u8]) -> io::Result<()> + 'a;
 
 /// A partition of a disk.
@@ -30,7 +30,7 @@ pub type ReadAt<'a> = dyn FnMut(u64, &mut [u8]) -> io::Result<()> + 'a;
 pub struct Partition {
     /// Number of the partition, from 1, as the kernel numbers it.
     pub number: u32,
-    /// First byte on the disk.
+    /// Byte offset of the partition on the disk.
     pub start: u64,
     /// Length in bytes.
     pub len: u64,
@@ -146,7 +146,7 @@ impl Table {
         self.partitions.iter().find(|partition| partition.number == number)
     }
 
-    /// Text of one line that lists all partitions.
+    /// List of all partitions as text in one line; `none` if there are no partitions.
     #[must_use]
     pub fn summary(&self) -> String {
         let all: Vec<String> = self.partitions.iter().map(ToString::to_string).collect();
@@ -342,7 +342,7 @@ impl GptHeader {
     }
 
     /// Partitions of the entries in use. The inner error says why the array of entries is not
-    /// valid.
+    /// valid; the outer one is an error of reading the disk.
     fn partitions(
         &self,
         read: &mut ReadAt<'_>,
@@ -390,7 +390,8 @@ struct BootSector {
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     kind: u8,
-    /// First block, relative to the boot sector or, in a chain, as described at `read_logical`.
+    /// First block of the partition. Entries of the disk's first sector count from the start of the
+    /// disk, those of a chain as described at `read_logical`.
     start: u32,
     blocks: u32,
 }
@@ -452,8 +453,9 @@ fn read_mbr(
     Ok(table.judged(size))
 }
 
-/// Follows the chain of an extended partition. Each link has the logical partition, relative to the
-/// link, and the next link, relative to the extended partition.
+/// Follows the chain of an extended partition, and adds its logical partitions to `table`. Each
+/// link is a boot sector: its entry for a logical partition counts blocks from the link, its entry
+/// for the next link counts blocks from the start of the extended partition.
 fn read_logical(
     read: &mut ReadAt<'_>,
     table: &mut Table,
@@ -521,8 +523,8 @@ fn read_logical(
     }
 }
 
-/// Name of the partition type with a GUID, or the GUID itself. Its first three fields, of 4, 2 and
-/// 2 bytes, are little-endian.
+/// Name of the partition type with this GUID, or `type` and the GUID. The first three fields of a
+/// GUID, of 4, 2 and 2 bytes, are little-endian.
 fn gpt_kind(guid: &[u8; 16]) -> String {
     let text = format!(
         "{:08X}-{:04X}-{:04X}-{:02X}{:02X}-{}",
@@ -567,16 +569,16 @@ const GPT_KINDS: [(&str, &str); 8] = [
     ("EBD0A0A2-B9E5-4433-87C0-68B6B72699C7", "Microsoft basic data"),
 ];
 
-/// Smallest legal size of a header.
+/// Smallest legal size of a header, in bytes.
 ///
 /// Source   UEFI specification 2.10, table 5.5: its last defined field ends here
 const HEADER_BYTES: u32 = 92;
-/// Smallest legal size of an entry.
+/// Smallest legal size of an entry, in bytes.
 ///
 /// Source   UEFI specification 2.10, table 5.5, `SizeOfPartitionEntry`
 const ENTRY_BYTES: u32 = 128;
-/// Largest array of entries that is read. Tables have 16 KiB; more than 32,768 entries of 128 bytes
-/// are a hostile count.
+/// Largest array of entries that is read, in bytes. Tables have 16 KiB; more than 32,768 entries of
+/// 128 bytes are a hostile count.
 const ARRAY_BYTES_MAX: u64 = 4 << 20;
 /// Largest number of logical partitions that are read: the kernel has no device numbers for more.
 const LOGICAL_MAX: usize = 251;

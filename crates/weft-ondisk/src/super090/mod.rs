@@ -26,7 +26,7 @@ use std::fmt;
 use weft_units::{SECTOR_BYTES, SectorRange, Sectors, Slot};
 use words::{MAGIC, Word, Words, check_format};
 
-/// Rows of the table of members, and therefore the most members of an array.
+/// Number of rows of the table of members, and therefore the largest number of members.
 pub const DISKS_090_MAX: u32 = 27;
 
 /// Sectors of the member reserved for the superblock and its bitmap.
@@ -86,7 +86,7 @@ pub struct Super090 {
     pub super_offset: Sectors,
     /// 90, or 91 during a reshape. Byte 8.
     pub minor_version: u32,
-    /// Patch version, 0. Byte 12.
+    /// Patch version of the format, 0. Byte 12.
     pub patch_version: u32,
     /// Number of valid words, ignored by all implementations. Byte 16.
     pub gvalid_words: u32,
@@ -111,19 +111,19 @@ pub struct Super090 {
     pub utime: u32,
     /// Flags: [`Super090::CLEAN`] and others. Byte 132.
     pub state: u32,
-    /// Members in use. Byte 136.
+    /// Number of members in use. Byte 136.
     pub active_disks: u32,
-    /// Members that have not failed. Byte 140.
+    /// Number of members that have not failed. Byte 140.
     pub working_disks: u32,
-    /// Failed members, and slots without a member. Byte 144.
+    /// Number of failed members and of slots without a member. Byte 144.
     pub failed_disks: u32,
-    /// Members without a slot. Byte 148.
+    /// Number of members without a slot. Byte 148.
     pub spare_disks: u32,
     /// Event count. Byte 156.
     pub events: u64,
     /// Event count at which `recovery_cp` was stored. Byte 164.
     pub cp_events: u64,
-    /// Sectors of a member that the resync has passed. Byte 172.
+    /// Sector up to which the array is in sync, if `cp_events` is equal to `events`. Byte 172.
     pub recovery_cp: u32,
     /// State of a reshape. Bytes 176 to 199.
     pub reshape: Reshape090,
@@ -151,17 +151,17 @@ impl fmt::Display for ByteOrder {
 }
 
 impl Disk090 {
-    /// The member has failed or, with [`Disk090::REMOVED`], the slot is empty.
+    /// Flag: the member has failed or, with [`Disk090::REMOVED`], the slot is empty.
     pub const FAULTY: u32 = 1 << 0;
-    /// The member has a slot.
+    /// Flag: the member has a slot.
     pub const ACTIVE: u32 = 1 << 1;
-    /// The member has all data of its slot.
+    /// Flag: the member has all data of its slot.
     pub const SYNC: u32 = 1 << 2;
-    /// The member was removed from the array.
+    /// Flag: the member was removed from the array.
     pub const REMOVED: u32 = 1 << 3;
-    /// The member is read only when no other has the data.
+    /// Flag: reads go to this member only when no other member has the data.
     pub const WRITE_MOSTLY: u32 = 1 << 9;
-    /// The member fails requests quickly.
+    /// Flag: the device reports I/O errors at once, without retries (failfast).
     pub const FAIL_FAST: u32 = 1 << 10;
 
     /// Role of the member.
@@ -273,7 +273,7 @@ impl Super090 {
         Ok(Self::from_words(&words, super_offset, level))
     }
 
-    /// Writes every field into `block`, and last the checksum in full.
+    /// Writes every field into `block`, and last the checksum with all of its 32 bits.
     ///
     /// Shape    `block` is the block that was read, or zeros; reserved words are left unchanged
     pub fn encode_into(&self, block: &mut [u8; SUPER_BYTES]) {
@@ -416,8 +416,8 @@ impl Super090 {
         if self.level.uses_size() { self.size() } else { self.super_offset }
     }
 
-    /// Sectors of the array. `None` for linear and RAID0, and for geometry that
-    /// [`Super090::validate`] refuses.
+    /// Size of the array in sectors. `None` for linear and RAID0, and if no size can be computed
+    /// from the geometry.
     #[must_use]
     pub fn array_size(&self) -> Option<Sectors> {
         array_size(self.level, self.layout, self.size(), self.chunk(), self.raid_disks)
@@ -461,7 +461,7 @@ impl Super090 {
         Some(if range.is_some_and(|range| sector <= range) { sector } else { Sectors::ZERO })
     }
 
-    /// Sectors available for the bitmap, if there is one.
+    /// Sectors of the member that the bitmap can use; `None` without a bitmap.
     #[must_use]
     pub fn bitmap_room(&self) -> Option<SectorRange> {
         let present = self.state & Self::BITMAP_PRESENT != 0;
@@ -535,7 +535,7 @@ impl Super090 {
         warnings
     }
 
-    /// Counts the members like the kernel does: a slot without a member counts as failed.
+    /// Sets the counts of members as the kernel does: a slot without a member counts as failed.
     pub(crate) fn recount(&mut self) {
         let (mut active, mut failed, mut spare, mut present) = (0, 0, 0, 0);
         for (number, disk) in (0_u32..).zip(&self.disks) {
@@ -572,7 +572,7 @@ pub fn csum_090(block: &[u8], order: ByteOrder) -> Option<u32> {
     block.get(..SUPER_BYTES).map(|block| Words::read(block, order).sum())
 }
 
-/// Folds a sum of 32 bits to 16 bits, by adding both halves twice.
+/// Folds a checksum of 32 bits to 16 bits, by adding its halves to each other twice.
 const fn folded(sum: u32) -> u32 {
     let once = (sum & 0xffff) + (sum >> 16);
     (once & 0xffff) + (once >> 16)

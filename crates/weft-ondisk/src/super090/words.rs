@@ -1,4 +1,4 @@
-//! Words of a 0.90 superblock: their fields, and numbers of two words.
+//! Words of a 0.90 superblock: the field in each of them, and fields that take two words.
 
 use super::{ByteOrder, DISKS_090_MAX, Disk090, Reshape090, Super090};
 use crate::{At, Level, SUPER_BYTES, SuperblockError, Uuid};

@@ -15,8 +15,8 @@
 //! ```
 //!
 //! [`Super1::parse`] returns only values that are legal on their own: everything that does not
-//! depend on other members has been checked. [`Super1::decode`] stops after the checksum, for
-//! display.
+//! depend on other members has been checked. [`Super1::decode`] makes only the checks without which
+//! no field can be trusted, for display.
 //!
 //! Source: format facts as read from Linux 6.1 and 6.12 and mdadm 4.2 to 4.6, checked with
 //! superblocks that these programs wrote (`fixtures/md-super`).
@@ -35,7 +35,7 @@ use zerocopy::{FromBytes, IntoBytes};
 /// Bytes to read for a superblock: its largest size.
 pub const SUPER_BYTES: usize = 4096;
 
-/// Entries of a role table that fit in a superblock, `(4096 - 256) / 2`.
+/// Largest number of entries of a role table in a superblock, `(4096 - 256) / 2`.
 pub const ROLES_MAX: u32 = 1920;
 
 /// Time in seconds and microseconds since 1970, as stored in a superblock.
@@ -82,7 +82,7 @@ pub struct PplArea {
 /// State of a reshape. The fields are 0 or stale when no reshape is in progress.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Reshape {
-    /// Level after the reshape, as a code.
+    /// Level after the reshape, as its on-disk code.
     pub new_level: i32,
     /// Array sector that the reshape has reached.
     pub position: u64,
@@ -119,7 +119,7 @@ pub struct Super1 {
     pub layout: u32,
     /// Sectors of each member that hold data; 0 for linear and RAID0. Byte 80.
     pub size: Sectors,
-    /// Chunk size; 0 for RAID1. Byte 88.
+    /// Chunk size; without meaning for RAID1, where mdadm stores 0. Byte 88.
     pub chunk: Sectors,
     /// Number of slots. Byte 92.
     pub raid_disks: u32,
@@ -134,10 +134,10 @@ pub struct Super1 {
     pub data_size: Sectors,
     /// Sector of this superblock on the member. Byte 144.
     pub super_offset: Sectors,
-    /// End of the rebuilt part of a member, or start of a journal: [`Super1::recovery_offset`],
-    /// [`Super1::journal_tail`]. Byte 152.
+    /// Data sector up to which the member is rebuilt, or sector of the journal's tail:
+    /// [`Super1::recovery_offset`], [`Super1::journal_tail`]. Byte 152.
     pub recovery_offset_raw: u64,
-    /// Entry of the member in `roles`, distinct from its slot. Byte 160.
+    /// Index of the member's entry in `roles`, distinct from its slot. Byte 160.
     pub dev_number: u32,
     /// Number of read errors that were corrected by writing. Byte 164.
     pub cnt_corrected_read: u32,
@@ -157,15 +157,15 @@ pub struct Super1 {
     pub events: u64,
     /// Sector up to which the array is in sync. Byte 208.
     pub resync_offset: ResyncOffset,
-    /// Smallest I/O in bytes, or 0 for that of the members. Linux 6.19 and later write it. Byte
-    /// 224.
+    /// Logical block size of the array in bytes, or 0 for that of the members. Linux 6.19 and later
+    /// write it. Byte 224.
     pub logical_block_size: u32,
     /// Role of each numbered member: `dev_roles[..max_dev]`. Byte 256.
     pub roles: Vec<u16>,
 }
 
 impl Super1 {
-    /// Bit of `devflags`: the member is read only when no other has the data.
+    /// Bit of `devflags`: reads go to this member only when no other member has the data.
     pub const WRITE_MOSTLY: u8 = 1;
 
     /// Reads a superblock and makes all checks that are possible on one member.
@@ -238,8 +238,9 @@ impl Super1 {
         debug_assert!(newer || Self::decode(block, self.minor).as_ref() == Ok(self));
     }
 
-    /// Encodes the superblock of a new member. Bytes behind the role table are ones, like unused
-    /// roles. The caller writes it up to [`Super1::encoded_len`], like mdadm does, or as a whole.
+    /// Encodes the superblock of a new member. Bytes behind the role table are 0xff, like unused
+    /// roles. The caller writes the block up to [`Super1::encoded_len`], like mdadm does, or as a
+    /// whole.
     #[must_use]
     pub fn encode(&self) -> [u8; SUPER_BYTES] {
         let mut block = [0xff; SUPER_BYTES];
@@ -313,7 +314,8 @@ impl Super1 {
         }
     }
 
-    /// Records that this member is rebuilt up to the data sector `recovered`; `None`: completely.
+    /// Records that this member is rebuilt up to the data sector `recovered`, or completely if
+    /// `recovered` is `None`.
     pub const fn set_recovery_offset(&mut self, recovered: Option<Sectors>) {
         match recovered {
             Some(recovered) => {
@@ -362,8 +364,8 @@ impl Super1 {
         })
     }
 
-    /// Data sectors that are rebuilt already, with [`Features::RECOVERY`]. `None` means all of
-    /// them, if the member has a slot.
+    /// Number of data sectors that are rebuilt already, with [`Features::RECOVERY`]. `None` means
+    /// all of them, if the member has a slot.
     #[must_use]
     pub fn recovery_offset(&self) -> Option<Sectors> {
         let valid = self.feature_map.contains(Features::RECOVERY) && !self.is_journal();
@@ -397,8 +399,8 @@ impl Super1 {
         }
     }
 
-    /// Sectors of the array. `None` for linear and RAID0, where every member adds its own size, and
-    /// for geometry that [`Super1::validate`] refuses.
+    /// Size of the array in sectors. `None` for linear and RAID0, where every member adds its own
+    /// size, and if no size can be computed from the geometry.
     ///
     /// Source   RAID10: each far copy has a section of `1 / far` of the member, in whole chunks;
     ///          the chunks of one section of all members, divided by the number of near copies and
@@ -408,7 +410,8 @@ impl Super1 {
         array_size(self.level, self.layout, self.size, self.chunk, self.raid_disks)
     }
 
-    /// Reasons why this release does not write to the array, in the order of the feature bits.
+    /// Reasons why this release does not write to the array; first the features, in the order of
+    /// their bits.
     #[must_use]
     pub fn refuses_writing(&self) -> Vec<Reason> {
         let mut reasons = self.feature_map.unwritable();
@@ -537,7 +540,7 @@ pub fn csum_v1(block: &[u8]) -> Option<u32> {
 }
 
 /// Sectors of an array with `size` sectors of data on each member; `None` for linear and RAID0, and
-/// for illegal geometry.
+/// if no size can be computed from the geometry.
 pub(crate) fn array_size(
     level: Level,
     layout: u32,

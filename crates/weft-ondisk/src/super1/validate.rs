@@ -277,7 +277,8 @@ impl Super1 {
         Ok(Some(area))
     }
 
-    /// Checks the place of the bad-block log, whether or not it is in use.
+    /// Checks the place of the bad-block log, whether or not the log is in use. Returns the sectors
+    /// of the log.
     pub(crate) fn check_bblog(&self, member_size: Sectors) -> Result<Area, SuperblockError> {
         if !(1..=BBLOG_SECTORS_MAX).contains(&self.bblog_size) {
             let expected = format!("1..={BBLOG_SECTORS_MAX} with BADBLOCKS");
