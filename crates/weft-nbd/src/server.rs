@@ -631,7 +631,7 @@ impl ServerConnection {
         let payload_len = if has_payload { header.len } else { 0 };
         let most = PAYLOAD_SKIP_BYTES_MAX.max(self.terms.block_sizes.payload_max());
         let Some(payload_len) = u32::try_from(payload_len).ok().filter(|len| *len <= most) else {
-            return self.close(CloseReason::PayloadTooLong { len: payload_len });
+            return self.close(CloseReason::PayloadTooLong { len: payload_len, most });
         };
         let verdict = match self.terms.judge(header) {
             Verdict::Nothing(_) | Verdict::Perform(_) if self.shutting_down => {
@@ -730,10 +730,13 @@ pub enum CloseReason {
         len: u32,
     },
     /// A write, or another request with payload, is too long to be skipped.
-    #[error("request: found {len} bytes of payload, expected at most {PAYLOAD_SKIP_BYTES_MAX}")]
+    #[error("request: found {len} bytes of payload, expected at most {most}")]
     PayloadTooLong {
         /// Length of the payload in bytes.
         len: u64,
+        /// Length of the longest payload that is skipped, in bytes: 64 MiB, or more if the export
+        /// permits longer writes.
+        most: u32,
     },
     /// A request does not start with its magic.
     #[error("request magic: found {found:#010x}, expected {:#010x}", wire::REQUEST_MAGIC)]

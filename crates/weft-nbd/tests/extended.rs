@@ -97,8 +97,14 @@ fn misuse_is_refused_and_leaves_the_stream_in_step() {
     let done = "6e8a278c 0001 0000 0000000000000008 0000000000000200 0000000000000000";
     assert_eq!(answer(&mut server, &bytes), show(&hex(done)));
     for (bytes, reason) in [
-        (extended(1, 0x20, 7, 0, 1 << 40), CloseReason::PayloadTooLong { len: 1 << 40 }),
-        (extended(0, 0x20, 7, 0, u64::MAX), CloseReason::PayloadTooLong { len: u64::MAX }),
+        (
+            extended(1, 0x20, 7, 0, 1 << 40),
+            CloseReason::PayloadTooLong { len: 1 << 40, most: 64 << 20 },
+        ),
+        (
+            extended(0, 0x20, 7, 0, u64::MAX),
+            CloseReason::PayloadTooLong { len: u64::MAX, most: 64 << 20 },
+        ),
         (
             [request(3, 0, 7, 0, 0), vec![0; 4]].concat(),
             CloseReason::RequestMagic { found: 0x2560_9513 },

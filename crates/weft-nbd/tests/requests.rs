@@ -187,8 +187,14 @@ fn forgotten_payload_is_a_bug_of_the_driver() {
 #[test]
 fn requests_that_cannot_be_skipped_end_the_session() {
     for (input, reason) in [
-        (request(1, 0, 7, 0, (64 << 20) + 1), CloseReason::PayloadTooLong { len: (64 << 20) + 1 }),
-        (request(1, 0, 7, 0, u32::MAX), CloseReason::PayloadTooLong { len: u32::MAX.into() }),
+        (
+            request(1, 0, 7, 0, (64 << 20) + 1),
+            CloseReason::PayloadTooLong { len: (64 << 20) + 1, most: 64 << 20 },
+        ),
+        (
+            request(1, 0, 7, 0, u32::MAX),
+            CloseReason::PayloadTooLong { len: u32::MAX.into(), most: 64 << 20 },
+        ),
         (vec![0; 28], CloseReason::RequestMagic { found: 0 }),
         // Extended headers were not agreed on.
         (hex("21e41c71").repeat(8), CloseReason::RequestMagic { found: 0x21e4_1c71 }),
