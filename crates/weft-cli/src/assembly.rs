@@ -114,10 +114,7 @@ pub(crate) fn sentence(refused: &Refused, named: usize) -> String {
     if let ([only], 1) = (refused.dropped.as_slice(), named) {
         return format!("{}: {}", only.member.label, only.reason);
     }
-    match &refused.way_out {
-        Some(way_out) => format!("{}; {way_out}", refused.reason),
-        None => refused.reason.clone(),
-    }
+    format!("{}; {}", refused.reason, refused.state.next())
 }
 
 /// Line of output about a member: its slot, state, event count, and remark.
@@ -261,7 +258,7 @@ pub(crate) fn to_json(candidates: &[Candidate], decision: &Result<Assembly, Refu
             "next": refused.state.next(),
             "states": states::to_json(&[refused.state]),
             "reason": refused.reason,
-            "way_out": refused.way_out,
+            "way_out": refused.state.next(),
             "members": members,
         }),
     }

@@ -204,7 +204,8 @@ pub struct World {
     excuses: ExcuseCounts,
     /// Number of member requests and computations that have completed so far.
     pub(crate) completed: u64,
-    /// Random numbers that choose which request completes next.
+    /// Random numbers that choose which request completes next, and which writes survive a power cut
+    /// or a process crash.
     pub rng: Rng,
     parity: Parity,
 }
@@ -373,7 +374,6 @@ impl World {
             Refused {
                 state: AssemblyState::WriteLogged,
                 reason: needs.to_string(),
-                way_out: None,
                 dropped: Vec::new(),
             }
         })

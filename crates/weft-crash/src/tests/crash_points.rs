@@ -250,7 +250,7 @@ fn dirty_and_degraded_needs_consent() {
     world.power_cut(CutMode::Subset);
     world.disks[1].faults.gone = true;
     let refused = world.start(&assemble::Options::default()).unwrap_err();
-    assert!(refused.way_out.is_some(), "{refused}");
+    assert_eq!(refused.state, assemble::AssemblyState::DirtyDegraded, "{refused}");
     let how = assemble::Options { run: true, force_dirty: true, ..assemble::Options::default() };
     world.start(&how).unwrap();
     assert!(world.verify(Order::Fifo) > 0);

@@ -268,7 +268,7 @@ fn a_degraded_array_that_was_full_once_asks_for_consent() {
         rig.stop();
         let plain = assemble::Options { run: true, ..assemble::Options::default() };
         let refused = rig.start(&plain).expect_err("a known defect");
-        assert!(refused.way_out.is_some(), "{refused}");
+        assert_eq!(refused.state, assemble::AssemblyState::DirtyDegraded, "{refused}");
         rig.start(&assemble::Options { force_dirty: true, ..plain }).expect("with consent");
         assert!(rig.verify() > 0, "everything reads as it was written");
     }

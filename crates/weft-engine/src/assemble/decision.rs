@@ -785,8 +785,7 @@ impl Decision<'_> {
     }
 
     pub(super) fn refused(&self, state: AssemblyState, found: impl Into<String>) -> Refused {
-        let (reason, way_out) = (found.into(), Some(state.next().to_owned()));
-        Refused { state, reason, way_out, dropped: self.dropped.clone() }
+        Refused { state, reason: found.into(), dropped: self.dropped.clone() }
     }
 }
 

@@ -277,7 +277,8 @@ pub struct Assembly {
     pub notes: Vec<String>,
 }
 
-/// Refusal to serve an array with the given options. No member was written.
+/// Refusal to serve an array with the given options. No member was written. Advice on what to do
+/// next is [`AssemblyState::next`] of its state.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[error("{reason}")]
 pub struct Refused {
@@ -285,9 +286,6 @@ pub struct Refused {
     pub state: AssemblyState,
     /// Reason for the refusal: what was found and what was expected.
     pub reason: String,
-    /// Advice on what to do next, such as an option that overrides the refusal; `None` if there is
-    /// none.
-    pub way_out: Option<String>,
     /// Devices that are not used, with reasons.
     pub dropped: Vec<Dropped>,
 }
