@@ -57,6 +57,17 @@ fn a_server_that_was_killed_is_a_problem_until_it_is_back() {
 }
 
 #[test]
+fn members_that_threads_reach_are_advice() {
+    let dir = array();
+    let path = dir.path();
+    let served = Served::start(path, &["a", "b", "c", "--backend", "threads"]);
+    exits(path, 0, &["wait", "vol"]);
+    let advice = ids(&exits(path, 0, &["doctor", "vol", "--json"]).out, "advice");
+    assert!(advice.contains(&"threads".to_owned()), "{advice:?}");
+    drop(served);
+}
+
+#[test]
 fn a_name_that_does_not_run_is_an_error() {
     let dir = array();
     let told = exits(dir.path(), 1, &["doctor", "nothing"]).err;

@@ -106,7 +106,7 @@ fn servers_gone(machine: &Machine) -> Vec<(String, String)> {
     let of = |path: &PathBuf| {
         let name = path.file_stem().unwrap_or_default().to_string_lossy();
         (
-            format!("{}: no server answers; it was killed, or hangs", path.display()),
+            format!("{}: no server listens there; it was killed", path.display()),
             format!("weft serve --name {name} MEMBER… serves it again"),
         )
     };

@@ -246,7 +246,7 @@ fn unused_space(subject: &Subject<'_>, findings: &mut Vec<Finding>) {
 /// Findings about members that are accessed more slowly than they could be: by threads, or through
 /// the page cache.
 fn slow_ways(subject: &Subject<'_>, findings: &mut Vec<Finding>) {
-    if subject.server.backend == "threads" {
+    if subject.server.backend.starts_with("threads") {
         let says = "members are reached by threads: io_uring is refused here";
         let next = "the log says why; containers and seccomp filters forbid it by default".into();
         findings.push(subject.advice("threads", says, next));
@@ -399,7 +399,7 @@ mod tests {
         ("slow-member", false, |_, it| it.members[1].answered = vec![reads(1000, 0, 1400)]),
         ("no-bitmap", false, |_, it| it.bitmap = None),
         ("unused-space", false, |_, it| it.array.as_mut().unwrap().member_size = 98 * GIB),
-        ("threads", false, |it, _| it.backend = "threads".into()),
+        ("threads", false, |it, _| it.backend = "threads (4)".into()),
         ("buffered", false, |_, it| it.members[0].mode = "buffered".into()),
     ];
 
