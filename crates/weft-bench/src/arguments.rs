@@ -119,10 +119,10 @@ struct OfMember {
 
 /// Measures volumes over NBD
 ///
-/// A bare member of memory against nbdkit's memory plugin (Debian package nbdkit) and against the
-/// minimal server; the same member with serve --record against without; then RAID 5 on four members
-/// of memory with several stripe sizes, and its full-stripe writes against the bare member. All on
-/// unix sockets.
+/// Compares weft serve --bare of a member in memory with nbdkit's memory plugin (Debian package
+/// nbdkit), with a minimal server that has no engine, and with the same command plus --record. Then
+/// measures RAID 5 on four members in memory with several stripe sizes, and compares its
+/// full-stripe writes with those of the bare member. All servers listen on unix sockets.
 #[derive(Debug, Args)]
 struct OfNbd {
     /// Seconds for each measurement

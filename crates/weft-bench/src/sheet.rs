@@ -117,7 +117,8 @@ pub trait Progress {
     fn now(&mut self, case: &str);
     /// Called when an expected row is done.
     fn step(&mut self);
-    /// Called when a baseline is missing; `what` names it and says how to install it.
+    /// Called when a baseline, or another requirement of some rows, is missing; `what` names it and
+    /// says why or how to provide it.
     fn absent(&mut self, what: &str);
     /// Called when the benchmark ends.
     fn end(&mut self);
@@ -178,8 +179,8 @@ impl Sheet {
         self.notes.push((name, text.into()));
     }
 
-    /// Reports to the progress observer that a baseline is missing; `what` names it and says how to
-    /// install it.
+    /// Reports to the progress observer that a baseline, or another requirement of some rows, is
+    /// missing; `what` names it and says why or how to provide it.
     pub(crate) fn absent(&mut self, what: &str) {
         self.progress.absent(what);
     }

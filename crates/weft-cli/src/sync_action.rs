@@ -204,7 +204,8 @@ fn start_of(action: &str, from: Option<Sectors>) -> Command {
 /// Starts an action, at sector `from` if that is given, and waits for its end.
 ///
 /// # Errors
-/// The action did not start, or ended before it had read everything.
+/// The action did not start, ended before it had read everything, or could not compare every stripe
+/// because members were lost and no redundancy is left.
 pub(crate) fn perform(
     target: &mut Target,
     action: &'static str,

@@ -59,8 +59,8 @@ const SHAPES: [(u64, u64); 6] =
 const EXPONENTS: [u8; 3] = [0, 3, 1];
 const P: u32 = 3;
 const Q: u32 = 4;
-/// Index of the first strip that receives results. [`Memory::fill`] fills this strip and all later
-/// ones with a constant byte.
+/// Index of the first strip that receives recomputed or copied strips. [`Memory::fill`] fills this
+/// strip and all later ones with a constant byte.
 const A: u32 = 5;
 const B: u32 = 6;
 

@@ -132,7 +132,8 @@ pub enum Command {
     },
     /// Set md's `sync_action`.
     SyncAction {
-        /// The action: `check`, `repair`, `resync`, `recover`, `reshape`, `idle` or `frozen`.
+        /// Name of the action: `check`, `repair`, `resync`, `recover`, `reshape`, `idle` or `frozen`,
+        /// as in md, or weft's own `correct`.
         action: String,
         /// First sector of a check or repair, counted as in [`VolumeStatus::sync_completed`] and
         /// rounded down to a stripe (md's `sync_min`); `None`: the first one.
@@ -207,7 +208,8 @@ pub struct Status {
     pub pid: u32,
     /// Time since the start of the server, in milliseconds.
     pub uptime_ms: u64,
-    /// I/O backend of the server: `io_uring` or `threads`.
+    /// Description of the server's I/O backend for people. It begins with `io_uring`, `threads` or
+    /// `memory`, and details may follow.
     pub backend: String,
     /// Whether a panic has stopped the server from acknowledging anything.
     pub poisoned: bool,
@@ -642,7 +644,7 @@ pub struct QueueStatus {
     pub rotational_from: String,
 }
 
-/// Reasons why a server gave no answer.
+/// Reasons why a request to a control socket got no usable answer.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ControlError {

@@ -160,8 +160,9 @@ impl Filesystem for Forward {
         self.send(FileRequest::Attributes(reply));
     }
 
-    /// Sets the size, or ignores new times, because the file has no times of its own. Changes of
-    /// the mode or the owner are refused with `EPERM`.
+    /// Passes on a request to set the size; the size of the file stays as it is. New times are
+    /// ignored, because the file has no times of its own. Changes of the mode or the owner are
+    /// refused with `EPERM`.
     fn setattr(
         &self,
         _: &fuser::Request,

@@ -182,7 +182,8 @@ impl Filesystem for Forward {
     }
 }
 
-/// Largest size of a read or write, in bytes: the kernel accepts no more without root.
+/// Largest size of a read or write, in bytes: the kernel's default limit of 256 pages, which only
+/// root can raise (`fs.fuse.max_pages_limit`).
 const REQUEST_BYTES: u32 = 1 << 20;
 /// Largest number of requests that the kernel sends in the background, as for readahead.
 const BACKGROUND_MAX: u16 = 64;

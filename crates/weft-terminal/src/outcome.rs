@@ -15,7 +15,7 @@ pub enum Exit {
     /// Status 0: the command did what was asked.
     Done,
     /// Status 4: the command did what was asked, and an array is degraded (`weft status`,
-    /// `weft wait`), or there is a problem (`weft doctor`).
+    /// `weft wait`, `weft monitor --oneshot`), or there is a problem (`weft doctor`).
     Degraded,
     /// Status 5: the command did what was asked, and mismatches were found (`check`), or a case is
     /// worse than `compare --fail-above` allows.

@@ -163,7 +163,7 @@ fn is_member(found: &Metadata, members: &[PathBuf]) -> bool {
 #[derive(Debug)]
 pub struct ResultFile {
     path: PathBuf,
-    /// Option and path for errors, as the user wrote them.
+    /// Option and path for errors: the path as the user wrote it, escaped for the terminal.
     label: String,
     place: OutputTarget,
     /// File beside the result file that receives the new content and then replaces the result file.

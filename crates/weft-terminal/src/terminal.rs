@@ -233,8 +233,9 @@ pub fn label(path: &Path) -> String {
     text
 }
 
-/// The text in one line, with all characters escaped that control a terminal, are invisible, or
-/// change the direction of text: printing it affects only its own place on the terminal.
+/// The text in one line. Control characters, marks that change the direction of text, and the
+/// invisible characters that [`is_printable`] lists are escaped, so that the text cannot move the
+/// cursor or reorder other text on the terminal.
 #[must_use]
 pub fn printable(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());

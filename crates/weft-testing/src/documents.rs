@@ -77,7 +77,8 @@ impl<F: FnMut(&str) -> Option<String>> Helps<F> {
     }
 
     /// Messages about a command line: one if the program lacks the command, or else one for each
-    /// option that the command lacks. Empty if the second word is no name of a command.
+    /// option that the command lacks. Empty if there is no second word, or if it contains other
+    /// characters than lower-case letters and so cannot name a command (`weft COMMAND`, `weft -V`).
     pub fn unknown(&mut self, code: &str) -> Vec<String> {
         let mut words = code.split([' ', '|', ';']).skip(1).filter(|word| !word.is_empty());
         let Some(name) = words.next().filter(|name| name.chars().all(|c| c.is_ascii_lowercase()))

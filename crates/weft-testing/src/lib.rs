@@ -35,8 +35,9 @@ fn verdict(reason: &str, in_ci: bool) -> Result<(), String> {
     if in_ci { Err(format!("skipped under CI=1: {reason}")) } else { Ok(()) }
 }
 
-/// Whether `WEFT_NO_URING` is `1`, because io_uring is refused here on purpose. Only the suite
-/// `interop/bare_lane` sets the variable. If it is set and io_uring works nevertheless, tests fail.
+/// Whether `WEFT_NO_URING` is `1`: the environment of the tests then refuses io_uring on purpose,
+/// and a test that works nevertheless with io_uring fails. Only the suite `interop/bare_lane` sets
+/// the variable.
 pub fn uring_is_refused_on_purpose() -> bool {
     std::env::var("WEFT_NO_URING").is_ok_and(|value| value == "1")
 }

@@ -16,7 +16,8 @@ use weft_units::rng::Rng;
 
 use crate::rounds::median;
 
-/// Load on a server: kind, size and number of its requests.
+/// Load on a server: kind and size of its requests, number of them in flight, connections, CPU and
+/// used part of the export.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Job {
     pub(super) write: bool,

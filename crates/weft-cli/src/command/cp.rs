@@ -33,8 +33,9 @@ pub(crate) struct Cp {
     json: bool,
     #[command(flatten)]
     reading: ReadingOptions,
-    /// Name or control socket of a running volume; or disks, images of disks, or members, as many
-    /// as are left. A path is told by the colon before it. Last DIR, which is made if it is missing
+    /// Name or control socket of a running volume; or the disks, images of disks, or members that
+    /// still exist. A path begins with a colon. The last argument is DIR, which is made if it is
+    /// missing
     #[arg(value_name = "TARGET|DISK|:PATH", required = true)]
     names: Vec<OsString>,
 }

@@ -40,8 +40,8 @@ pub(crate) struct Ls {
     json: bool,
     #[command(flatten)]
     reading: ReadingOptions,
-    /// Name or control socket of a running volume; or disks, images of disks, or members, as many
-    /// as are left. A path is told by the colon before it
+    /// Name or control socket of a running volume; or the disks, images of disks, or members that
+    /// still exist. A path begins with a colon
     #[arg(value_name = "TARGET|DISK|:PATH", required = true)]
     names: Vec<OsString>,
 }

@@ -14,10 +14,10 @@ use crate::target::Target;
 /// Replaces members that still work, by spares that are filled beside them
 ///
 /// A spare is filled from the member itself, or the first copy of a mirror, and from the others
-/// where that cannot be read, while the volume is in use and keeps all of its redundancy. Then it
-/// takes the slot, and the member counts as failed; weft remove forgets it. weft wait ends when
-/// that is done. weft fail of the spare gives it up. Refused (exit status 3) without a spare; weft
-/// add adds one.
+/// where that cannot be read, while the volume is in use and keeps all of its redundancy. Then
+/// the spare takes the slot, and the member counts as failed; weft remove forgets the member. weft
+/// wait ends when the spare has the slot. To cancel the replacement, fail the spare with weft fail.
+/// Without a spare the command is refused (exit status 3); weft add adds one.
 #[derive(Debug, Args)]
 pub(crate) struct Replace {
     /// Name or control socket of a running volume

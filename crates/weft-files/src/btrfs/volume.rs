@@ -335,10 +335,10 @@ struct Walk<'w> {
 }
 
 impl Walk<'_> {
-    /// Visits a block and the blocks below it. Its first key must be the first bound, and all keys
-    /// must be below the second. The keys of sibling blocks do not overlap, so no block is visited
-    /// twice, and each step goes one level down: the walk ends, whatever the blocks hold. Returns
-    /// false once `visit` has returned false.
+    /// Visits the block at `root` and the blocks below it. The first key of the block must be
+    /// `first`, and all of its keys must be below `end`, where these bounds are given. The keys of
+    /// sibling blocks do not overlap, so no block is visited twice; each step goes one level down, so
+    /// the walk ends whatever the blocks hold. Returns false once `visit` has returned false.
     fn block(
         &self,
         root: &Root,

@@ -17,8 +17,8 @@ use rustix::io::Errno;
 pub struct Folder(OwnedFd);
 
 impl Folder {
-    /// Opens the folder that a user named, and creates it if it is missing. Only one process at a
-    /// time can have it open for a copy.
+    /// Opens the folder that a user named, and creates it if it is missing. If the file system has
+    /// locks, only one process at a time can have the folder open for a copy.
     ///
     /// # Errors
     /// The folder cannot be created or opened, or another process has it open for a copy.

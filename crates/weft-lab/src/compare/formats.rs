@@ -117,7 +117,7 @@ pub(super) fn vmstat(folder: &Path) -> Result<(Values, Hash), CompareError> {
 /// Suffix of a counter's name for the growth of the counter during the run.
 pub(super) const GREW: &str = ".run";
 
-/// Name of the file that marks a folder as a run.
+/// Name of the file that marks a folder as a run with counters of vmstat.
 pub(super) const VMSTAT_END: &str = "vmstat-end";
 
 /// The jobs of fio's output; `None` if the JSON is not from fio.

@@ -34,7 +34,7 @@ pub enum ResultsError {
         /// Error of the operating system.
         source: io::Error,
     },
-    /// A file cannot be written.
+    /// A file cannot be written, or a directory cannot be made.
     #[error("{path}: {source}")]
     Io {
         /// Path of the file or directory.

@@ -319,7 +319,9 @@ impl<I: Iterator<Item = Result<Record, ReplayError>>> Shaped<I> {
         }
     }
 
-    /// Fills `ready` with the next records that have equal times.
+    /// Fills `ready`. With a spread, it gets the next records that have equal times, and a split
+    /// record with a later time begins a second group. Without a spread it gets one record, or the
+    /// two parts of a split one.
     fn gather(&mut self) -> Result<(), ReplayError> {
         let mut group: Vec<Record> = self.ahead.take().into_iter().collect();
         while let Some((first, second)) = self.placed()? {

@@ -109,7 +109,8 @@ pub struct Advice {
     /// The volume that the search began with, if another one is better and therefore advised;
     /// `None` if it is the advised volume itself.
     pub given: Option<Other>,
-    /// The best other volume; `None` if no other volume was run.
+    /// The best volume of the search besides the advised one, untuned md left out; `None` if the
+    /// search ran no other volume.
     pub next: Option<Other>,
     /// Untuned md on the same drives, with chunks of 512 KiB.
     pub md: Other,

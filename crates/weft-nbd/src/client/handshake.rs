@@ -95,8 +95,8 @@ impl ClientHandshake {
         })
     }
 
-    /// Makes the client ask for no structured replies, so that the server sends simple replies
-    /// only.
+    /// Makes the client ask for no structured replies. The server then sends simple replies only,
+    /// unless extended headers are negotiated, which include structured replies.
     #[must_use]
     pub fn with_simple_replies(mut self) -> Self {
         self.wants_structured = false;

@@ -270,7 +270,7 @@ struct GptHeader {
 }
 
 enum HeaderFault {
-    /// The block has no GPT signature.
+    /// The block has no GPT signature, or lies beyond the end of the device.
     None,
     Damaged(String),
 }

@@ -100,8 +100,8 @@ macro_rules! columns {
 ///
 /// With exponents k₀ < k₁ < …, Q = g^k₀·(D₀ ⊕ g^(k₁−k₀)·(D₁ ⊕ g^(k₂−k₁)·(D₂ ⊕ …))). In md order
 /// every factor is g, a doubling, and the outermost is 1. DDF gaps and unsorted strips give other
-/// factors, which cost a general product each and are correct in any order, since exponents count
-/// modulo 255.
+/// factors, each of which costs a general product. The result is correct for any order of the
+/// strips, since exponents count modulo 255.
 ///
 /// Source   H. P. Anvin, "The mathematics of RAID-6", §3
 #[allow(unused_macros, reason = "which levels there are depends on the architecture")]

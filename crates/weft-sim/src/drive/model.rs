@@ -120,7 +120,8 @@ pub enum ModelError {
     Unread {
         /// Path of the model's file.
         path: String,
-        /// Error of the operating system, or a description of a valid file.
+        /// Error of the operating system, or a text that says which file was found and which was
+        /// expected.
         why: String,
     },
     /// The text of a file is not a valid model.

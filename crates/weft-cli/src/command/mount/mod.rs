@@ -48,8 +48,8 @@ pub(crate) struct Mount {
     allow_other: bool,
     #[command(flatten)]
     reading: ReadingOptions,
-    /// Name or control socket of a running volume; or disks, images of disks, or members, as many
-    /// as are left. Last DIR, an existing empty folder
+    /// Name or control socket of a running volume; or the disks, images of disks, or members that
+    /// still exist. The last argument is DIR, an existing empty folder
     #[arg(value_name = "TARGET|DISK", required = true, value_parser = MemberArg::parser())]
     disks: Vec<MemberArg>,
 }

@@ -754,7 +754,9 @@ const IDLE: Span = Span::millis(10);
 /// Time after which unused credit is revoked if the device may soon be idle.
 const IDLE_STARVING: Span = Span::millis(1);
 
-/// Time after a writer had to wait in which its device counts as needing a larger share.
+/// Length of the period after a wait of a writer in which the writer's device counts as needing a
+/// larger share of the dirty limit. Also the period after a light writer's request for credit in
+/// which pages are kept free for light writers.
 const ASKED: Span = Span::millis(200);
 
 /// Interval at which the devices' shares in the limit are computed.

@@ -465,8 +465,8 @@ fn flushed_pages(rng: &mut Rng, count: u64) -> Vec<u64> {
     pages
 }
 
-/// Takes lengths of writes from a deck, and returns them: together these writes dirty this number
-/// of pages.
+/// Removes lengths of writes from `deck`, the shuffled lengths that are left, and returns them. The
+/// writes of these lengths dirty `pages` pages in all.
 fn take_pages(deck: &mut Vec<u32>, mut pages: u64) -> Vec<u32> {
     let mut group = Vec::new();
     while pages > 0 {

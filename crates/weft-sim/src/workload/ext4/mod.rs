@@ -224,7 +224,8 @@ impl Ext4 {
         ByteRange::new(area.start * PAGE_BYTES, (area.end - area.start) * PAGE_BYTES)
     }
 
-    /// Byte at which files' data starts; it lies behind the metadata and around the journal.
+    /// First byte of the area for the data of files. The area lies behind the metadata, and the
+    /// journal lies within it.
     #[must_use]
     pub fn data_start(&self) -> Bytes {
         Bytes(DATA * PAGE_BYTES)
