@@ -68,6 +68,7 @@ impl Inside {
                     exports: vec![export],
                     listen: vec![Listen::Nbd(NbdListen::unix(socket))],
                     control: Some(place),
+                    supervisor: None,
                     backend: Backend::Auto,
                     clients_max: 16,
                     limits: TimeLimits::default(),

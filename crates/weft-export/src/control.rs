@@ -303,6 +303,37 @@ pub struct VolumeStatus {
     pub write_back: Option<WriteBackStatus>,
 }
 
+impl VolumeStatus {
+    /// Remarks about a volume, for a line: slots that lack a member, a running sync with its
+    /// percentage, and causes to act. Empty for a volume in order.
+    #[must_use]
+    pub fn remarks(&self) -> String {
+        let mut remarks = Vec::new();
+        if self.degraded > 0 {
+            let (whole, slots) = (self.slots.saturating_sub(self.degraded), self.slots);
+            remarks.push(format!("degraded ({whole} of {slots} members in sync)"));
+        }
+        let waits = self.resync_from.is_some() || self.reshape.is_some();
+        match self.sync_action.as_str() {
+            "idle" | "" if waits => remarks.push("a resync is due".into()),
+            "idle" | "" => {}
+            "frozen" => remarks.push("resync is stopped".into()),
+            action => {
+                let (done, total) = self.sync_completed.unwrap_or_default();
+                let percent = u128::from(done) * 100 / u128::from(total.max(1));
+                remarks.push(format!("{action} {percent} %"));
+            }
+        }
+        if self.no_space {
+            remarks.push("writes are refused: a member has no space".into());
+        }
+        if self.write_back.as_ref().is_some_and(|cache| cache.error.is_some()) {
+            remarks.push("cached writes cannot be written".into());
+        }
+        remarks.join(", ")
+    }
+}
+
 /// A resync, recovery, check or repair; see [`weft_engine::LastSync`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LastSyncStatus {
@@ -771,6 +802,26 @@ impl Client {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_line_has_remarks_about_what_is_not_in_order() {
+        let whole = VolumeStatus { slots: 4, sync_action: "idle".into(), ..Default::default() };
+        assert_eq!(whole.remarks(), "");
+        let rebuilt = VolumeStatus {
+            degraded: 1,
+            sync_action: "recover".into(),
+            sync_completed: Some((799, 10_000)),
+            ..whole.clone()
+        };
+        assert_eq!(rebuilt.remarks(), "degraded (3 of 4 members in sync), recover 7 %");
+        let full = VolumeStatus { no_space: true, resync_from: Some(8), ..whole.clone() };
+        let remarks = "a resync is due, writes are refused: a member has no space";
+        assert_eq!(full.remarks(), remarks);
+        let error = Some("no space".to_owned());
+        let write_back = Some(WriteBackStatus { error, ..Default::default() });
+        let frozen = VolumeStatus { sync_action: "frozen".into(), write_back, ..whole };
+        assert_eq!(frozen.remarks(), "resync is stopped, cached writes cannot be written");
+    }
 
     #[test]
     fn lines_are_what_the_page_says() {

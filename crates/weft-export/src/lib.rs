@@ -49,6 +49,7 @@ mod ublk;
 mod vhost_user;
 
 pub use connection_limit::TimeLimits;
+pub use control_port::Supervisor;
 pub use error::ServeError;
 pub use record::{Arrival, Recorder, Taken, VolumeRequest};
 pub use serve::{ExitState, ExportOptions, Ready, ServeOptions, Source, serve};

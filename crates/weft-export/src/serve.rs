@@ -29,7 +29,7 @@ use weft_units::{Bytes, SECTOR_BYTES, Sectors, Time, VolumeId};
 
 use crate::allocation::Allocation;
 use crate::connection_limit::{ConnectionLimit, TimeLimits};
-use crate::control_port::ControlPort;
+use crate::control_port::{ControlPort, Supervisor};
 use crate::error::ServeError;
 use crate::fuse::{Exported, FusePort};
 use crate::nbd::{Entrance, NbdPort};
@@ -106,6 +106,8 @@ pub struct ServeOptions {
     pub listen: Vec<Listen>,
     /// Path of the control socket; `None` for no control socket.
     pub control: Option<PathBuf>,
+    /// Service manager that watches the server, through the port of the control socket.
+    pub supervisor: Option<Supervisor>,
     /// Way in which members are read and written.
     pub backend: Backend,
     /// Largest number of connected clients; further ones wait to be accepted.
@@ -265,7 +267,7 @@ pub fn serve(options: ServeOptions) -> Result<ExitState, ServeError> {
     };
     reactor.add_port(nbd(0, listeners));
     if let Some(path) = control {
-        reactor.add_port(Box::new(ControlPort::new(Listener::unix(&path)?, shared)));
+        reactor.add_port(Box::new(ControlPort::open(&path, shared, options.supervisor)?));
     }
     add_machines(&mut reactor, machines, &served[0], credit, params);
     add_files(&mut reactor, files, &served[0], credit, &params)?;

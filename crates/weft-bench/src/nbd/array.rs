@@ -53,6 +53,7 @@ pub fn serve(socket: &Path, stripe_size: &str) -> Result<(), BenchError> {
         exports: vec![export],
         listen: vec![Listen::Nbd(NbdListen::unix(socket))],
         control: None,
+        supervisor: None,
         backend: Backend::Auto,
         clients_max: 16,
         limits: TimeLimits::default(),

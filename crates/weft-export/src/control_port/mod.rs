@@ -16,9 +16,11 @@ mod administrator;
 mod commands;
 mod members;
 mod shares;
+mod supervision;
 
 use std::collections::VecDeque;
 use std::os::fd::AsFd;
+use std::path::Path;
 use std::sync::Arc;
 
 use rustix::event::epoll::EventFlags;
@@ -34,6 +36,7 @@ use weft_units::{Bytes, MemberIndex, SECTOR_BYTES, Sectors, Time, VolumeId};
 use crate::control::{
     Command, ControlRequest, FailureKind, Response, Status, VERSION, VolumeStatus,
 };
+use crate::error::ServeError;
 use crate::shared::Shared;
 use crate::socket::Listener;
 use administrator::Administrator;
@@ -43,6 +46,9 @@ use commands::{
 };
 use members::status_of;
 use shares::shares_of;
+use supervision::Supervision;
+
+pub use supervision::Supervisor;
 
 /// Server's side of the control socket: its listener and its connections.
 pub(crate) struct ControlPort {
@@ -50,6 +56,7 @@ pub(crate) struct ControlPort {
     clients: Vec<Option<Administrator>>,
     generation: u32,
     shared: Arc<Shared>,
+    supervision: Option<Supervision>,
 }
 
 /// A command that is being carried out.
@@ -85,9 +92,16 @@ enum Step {
 }
 
 impl ControlPort {
-    pub(crate) fn new(listener: Listener, shared: Arc<Shared>) -> Self {
+    /// Listens on the control socket at `path`.
+    pub(crate) fn open(
+        path: &Path,
+        shared: Arc<Shared>,
+        supervisor: Option<Supervisor>,
+    ) -> Result<Self, ServeError> {
+        let listener = Listener::unix(path)?;
         let clients = (0..ADMINISTRATORS_MAX).map(|_| None).collect();
-        Self { listener, clients, generation: 0, shared }
+        let supervision = supervisor.map(Supervision::new);
+        Ok(Self { listener, clients, generation: 0, shared, supervision })
     }
 
     fn accept(&mut self, cx: &mut Context<'_, '_>) {
@@ -341,6 +355,21 @@ impl ControlPort {
         Response { status: Some(status), ..Response::done() }
     }
 
+    /// State of the volumes in a line, for a supervisor.
+    fn line(&self, cx: &mut Context<'_, '_>) -> Option<String> {
+        if cx.driver.poison().is_some() {
+            return Some("poisoned by a panic: nothing is acknowledged any more".into());
+        }
+        let snapshot = cx.snapshot()?;
+        let volumes = self.volumes(cx, &snapshot);
+        let lines = volumes.iter().map(|volume| {
+            let remarks = volume.remarks();
+            let remarks = if remarks.is_empty() { "all in order" } else { &remarks };
+            format!("{}: {}, {remarks}", volume.name, volume.level)
+        });
+        Some(lines.collect::<Vec<_>>().join("; "))
+    }
+
     fn volumes(&self, cx: &Context<'_, '_>, snapshot: &Snapshot) -> Vec<VolumeStatus> {
         let open = |index: MemberIndex| {
             cx.driver.members().members().find(|member| member.info().index == index)
@@ -416,7 +445,11 @@ impl Port for ControlPort {
         }
     }
 
-    fn on_pass(&mut self, _cx: &mut Context<'_, '_>) {}
+    fn on_pass(&mut self, cx: &mut Context<'_, '_>) {
+        let Some(mut supervision) = self.supervision.take() else { return };
+        supervision.on_pass(cx.driver.now(), || self.line(cx));
+        self.supervision = Some(supervision);
+    }
 
     fn on_poison(&mut self, cx: &mut Context<'_, '_>) {
         let text = "poisoned by a panic: nothing is acknowledged any more";
@@ -454,7 +487,7 @@ impl Port for ControlPort {
     }
 
     fn next_wake(&self) -> Option<Time> {
-        None
+        self.supervision.as_ref().and_then(Supervision::next_wake)
     }
 }
 

@@ -175,6 +175,7 @@ fn options(source: Source, listen: Vec<Listen>, shutdown: OwnedFd) -> ServeOptio
         }],
         listen,
         control: None,
+        supervisor: None,
         backend: Backend::Threads,
         clients_max: CLIENTS_MAX,
         limits: TimeLimits::default(),

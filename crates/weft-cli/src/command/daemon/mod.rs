@@ -8,6 +8,7 @@ mod record;
 mod schedule;
 mod server;
 mod service;
+mod watch;
 
 use std::ffi::OsString;
 use std::fs::{File, TryLockError};
@@ -41,7 +42,8 @@ use service::Service;
 /// again and again (daily, weekly, monthly, 90d), and check-for limits that to a part of each day
 /// (6h); outside of tables both count for all volumes. On SIGHUP the files are read again: new
 /// volumes are started, removed volumes are stopped, and changed knobs are set. If a file is
-/// invalid, nothing is changed. On SIGTERM all servers finish their requests and end.
+/// invalid, nothing is changed. On SIGTERM all servers finish their requests and end. Under a
+/// watchdog of systemd, a server that does not answer for that time is killed and started again.
 ///
 /// For each volume that becomes ready, a line with ready, its name and its addresses is printed on
 /// standard output. Messages of the servers are printed on standard error, each after the name of

@@ -24,6 +24,7 @@ use weft_terminal::outcome::Failure;
 use super::file::Entry;
 use super::members;
 use super::schedule::Step;
+use super::watch::Look;
 use crate::target::Target;
 
 /// Message to the service: from a handler of signals, or from a thread of a server.
@@ -55,6 +56,8 @@ pub(super) enum News {
     /// The server has answered with its state, from which the next step of scheduled checks
     /// follows.
     Looked(Result<Box<Status>, String>),
+    /// The server was asked whether it lives.
+    Watched(Look),
     /// The server has answered the request of this step, to start or stop a check, or the request
     /// has failed.
     Checked(Step, Result<(), Failure>),

@@ -28,6 +28,7 @@ use super::file::{self, Entry};
 use super::log::Log;
 use super::members;
 use super::server::{Message, News, Start};
+use super::watch::{ServerWatch, Watch, monotonic_usec};
 use crate::foreground::notify;
 use crate::target::Target;
 
@@ -53,6 +54,7 @@ pub(super) struct Service {
     /// told to end.
     unclean: Vec<String>,
     began: Instant,
+    watch: Option<Watch>,
     /// Last status that was sent to systemd; empty before READY.
     told: String,
 }
@@ -83,6 +85,7 @@ struct Volume {
     /// Knobs that the server has refused, which are not set again; `None` if it has refused none.
     refused: Option<BTreeMap<String, String>>,
     checks: Checks,
+    watch: ServerWatch,
     then: Then,
 }
 
@@ -128,6 +131,7 @@ impl Volume {
             asked: None,
             refused: None,
             checks: Checks::default(),
+            watch: ServerWatch::default(),
             then: Then::Stay,
         }
     }
@@ -173,6 +177,7 @@ impl Service {
             requests: Vec::new(),
             unclean: Vec::new(),
             began: Instant::now(),
+            watch: Watch::of_environment(),
             told: String::new(),
         }
     }
@@ -193,7 +198,8 @@ impl Service {
             let is_quiet = self.volumes.values().all(|it| it.is_served() || !it.has_server())
                 && !self.volumes.values().any(Volume::is_failed);
             let wait = if is_quiet { LONGEST_WAIT } else { LOOK_AGAIN };
-            let wait = self.until_check().map_or(wait, |until| until.min(wait));
+            let next = [self.until_check(), self.watch_servers()].into_iter().flatten().min();
+            let wait = next.map_or(wait, |until| until.min(wait));
             match self.messages.1.recv_timeout(wait) {
                 Ok(Message::Reload) if self.requests.is_empty() => self.reload(),
                 Ok(Message::Stop) => self.end(),
@@ -339,6 +345,32 @@ impl Service {
         }
     }
 
+    /// Tells systemd that the service lives, looks at the servers for which it is time, and kills
+    /// those that have not answered for the time of the watchdog. Returns the time until the next
+    /// of these.
+    fn watch_servers(&mut self) -> Option<Duration> {
+        let watch = self.watch.as_mut()?;
+        let now = Instant::now();
+        let mut next = watch.ping(now);
+        for (name, volume) in &mut self.volumes {
+            let State::Serving { process, .. } = &volume.state else { continue };
+            if volume.is_ending {
+                continue;
+            }
+            if let Some(limit) = watch.limit().filter(|limit| volume.watch.is_silent(now, *limit)) {
+                self.log.of(name, &format!("has not answered for {} s: killed", limit.as_secs()));
+                // An error means that the process has ended.
+                let _ = pidfd_send_signal(process, Signal::KILL);
+                volume.watch = ServerWatch::default();
+            } else if volume.watch.wait(now) == Some(Duration::ZERO) {
+                volume.watch.look(name, volume.number, &self.messages.0);
+            }
+            let waits = volume.watch.wait(now).unwrap_or(watch.looks_apart());
+            next = Some(next.map_or(waits, |next| next.min(waits)));
+        }
+        next
+    }
+
     fn hear(&mut self, name: &str, number: u64, news: News) {
         let Some(volume) = self.volumes.get_mut(name) else { return };
         if volume.number != number {
@@ -387,6 +419,10 @@ impl Service {
                     }
                 }
                 tune(volume, &self.messages.0);
+            }
+            News::Watched(look) => {
+                let again = self.watch.as_ref().map_or(LONGEST_WAIT, Watch::looks_apart);
+                volume.watch.looked(look, again);
             }
             news @ (News::Looked(_) | News::Checked(..)) => self.hear_of_check(name, news),
             News::Stopped => self.stopped(name),
@@ -462,6 +498,11 @@ impl Service {
 
     /// Reads the file again. If the file is invalid, nothing changes.
     fn reload(&mut self) {
+        // Before the service is ready, systemd waits for that.
+        let is_told = !self.told.is_empty();
+        if is_told {
+            notify(&format!("RELOADING=1\nMONOTONIC_USEC={}", monotonic_usec()));
+        }
         match file::read(&self.file, &self.serve) {
             Ok(entries) => {
                 self.take(entries);
@@ -470,6 +511,9 @@ impl Service {
             Err(error) => {
                 self.log.service(&format!("{}; all volumes stay as they are", error.message()));
             }
+        }
+        if is_told {
+            notify("READY=1");
         }
     }
 
@@ -507,9 +551,9 @@ impl Service {
         }
     }
 
-    /// Tells systemd how many volumes are served, when that has changed. The first message, which
-    /// says that the service is ready, waits until no server is being started, but at most
-    /// [`READY_MAX`].
+    /// Tells systemd in a line how many volumes are served and which are not in order, when that
+    /// has changed. The first message, which says that the service is ready, waits until no server
+    /// is being started, but at most [`READY_MAX`].
     fn tell_systemd(&mut self) {
         let is_new = |it: &Volume| it.has_server() && !it.is_served();
         let is_early = self.began.elapsed() < READY_MAX;
@@ -520,6 +564,13 @@ impl Service {
         let others = self.volumes.iter().filter(|(_, it)| !it.is_served());
         let others: Vec<&str> = others.map(|(name, _)| name.as_str()).collect();
         let mut status = format!("STATUS=serving {count} of {} volumes", self.volumes.len());
+        let now = Instant::now();
+        for (name, volume) in self.volumes.iter().filter(|(_, it)| it.is_served()) {
+            let remarks = volume.watch.remarks(now);
+            if !remarks.is_empty() {
+                status.push_str(&format!("; {name}: {remarks}"));
+            }
+        }
         if !others.is_empty() {
             status.push_str(&format!("; not {}", others.join(", ")));
         }
@@ -542,6 +593,7 @@ fn begin(volume: &mut Volume, program: &Path, messages: &Sender<Message>, starts
     volume.lines.clear();
     (volume.is_ending, volume.asked, volume.refused) = (false, None, None);
     volume.checks.server_starts();
+    volume.watch = ServerWatch::default();
     let start = Start {
         program: program.to_owned(),
         entry: volume.entry.clone(),

@@ -354,9 +354,9 @@ pub(super) const ENVIRONMENT: &[(&str, &str)] = &[
          or weft in $XDG_STATE_HOME.",
     ),
     (
-        "NOTIFY_SOCKET, LISTEN_FDS",
-        "Set by systemd: where serve and daemon report that they are ready, and sockets to listen \
-         on.",
+        "NOTIFY_SOCKET, WATCHDOG_USEC, LISTEN_FDS",
+        "Set by systemd: where serve and daemon report that they are ready, how volumes are, and \
+         that they live; the time within which they do; sockets to listen on.",
     ),
 ];
 

@@ -19,7 +19,8 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use weft_engine::knobs::{Knob, Knobs};
 use weft_engine::{Class, WriteBackConfig};
 use weft_export::{
-    ExportOptions, Listen, NbdAddress, NbdListen, Ready, ServeOptions, Source, TimeLimits, serve,
+    ExportOptions, Listen, NbdAddress, NbdListen, Ready, ServeOptions, Source, Supervisor,
+    TimeLimits, serve,
 };
 use weft_nbd::{NbdAddress as ServerAddress, NbdUri};
 use weft_runtime::Backend;
@@ -30,7 +31,7 @@ use weft_units::Bytes;
 
 use crate::assembly::{AssemblyOptions, Selection, title};
 use crate::built::Built;
-use crate::foreground::{notify, start_log};
+use crate::foreground::{Manager, notify, start_log};
 use crate::inside::{ended, not_served};
 use crate::knobs::{set_live, split};
 use crate::member::{self, MemberArg};
@@ -328,6 +329,7 @@ fn serve_plan(
         exports: vec![export],
         listen,
         control: Some(control),
+        supervisor: Manager::of_environment().map(supervisor),
         backend: match arguments.backend {
             BackendArg::Auto => Backend::Auto,
             BackendArg::Threads => Backend::Threads,
@@ -352,6 +354,12 @@ fn serve_plan(
     let how = if read_only { "nothing was written" } else { stopped };
     tracing::info!("stopped: {how}");
     Ok(status.map_or(Exit::Done, Exit::Of))
+}
+
+/// The service manager, for messages of the loop that serves clients.
+fn supervisor(manager: Manager) -> Supervisor {
+    let watchdog = manager.watchdog;
+    Supervisor { tell: Box::new(move |text| manager.tell_now(text)), watchdog }
 }
 
 /// The running command of `--exec`.
