@@ -10,10 +10,15 @@ until_line() { # UNIT TEXT : until the line of the unit has the text
 	return 1
 }
 hang() { # UNIT : stops its main process by a signal, and waits until the unit has restarted
-	local process restarts
-	process=$(show "$1" MainPID) restarts=$(show "$1" NRestarts)
+	local process other
+	process=$(show "$1" MainPID)
 	[ "$process" -gt 1 ] && kill -STOP "$process"
-	for ((t = 0; t < 300; t++)); do [ "$(show "$1" NRestarts)" != "$restarts" ] && break; sleep 0.1; done
+	# The number of restarts and the old line change before there is another process.
+	for ((t = 0; t < 300; t++)); do
+		other=$(show "$1" MainPID)
+		[ "$other" != 0 ] && [ "$other" != "$process" ] && break
+		sleep 0.1
+	done
 }
 drop_in() { # UNIT LINE… : the administrator's drop-in
 	mkdir -p "/etc/systemd/system/$1.d"
