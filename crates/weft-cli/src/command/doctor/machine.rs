@@ -167,7 +167,7 @@ mod tests {
         ];
         assert_eq!(found(&bare), all);
         assert_eq!(all.len(), CHECKS.len() + 1, "two servers are gone");
-        let page = include_str!("../../../../../docs/serve.md");
+        let page = include_str!("../../../../../docs/monitoring.md");
         assert!(all.iter().all(|(id, _)| page.contains(&format!("`{id}`"))));
     }
 }

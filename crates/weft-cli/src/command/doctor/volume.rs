@@ -459,7 +459,7 @@ mod tests {
             }
         }
         // Syncs under way are summed up in the page.
-        let page = include_str!("../../../../../docs/serve.md");
+        let page = include_str!("../../../../../docs/monitoring.md");
         let named = ids.iter().filter(|id| page.contains(&format!("`{id}`"))).count();
         assert_eq!(ids.len() - named, 3, "{ids:?}");
         // Each check makes findings of its own.
