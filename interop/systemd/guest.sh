@@ -3,7 +3,7 @@
 set -xu
 show() { systemctl show -P "$2" "$1"; }
 until_line() { # UNIT TEXT : until the line of the unit has the text
-	for ((t = 0; t < 300; t++)); do
+	for ((t = 0; t < 600; t++)); do
 		[[ $(show "$1" StatusText) == *"$2"* ]] && return 0
 		sleep 0.1
 	done
@@ -14,7 +14,7 @@ hang() { # UNIT : stops its main process by a signal, and waits until the unit h
 	process=$(show "$1" MainPID)
 	[ "$process" -gt 1 ] && kill -STOP "$process"
 	# The number of restarts and the old line change before there is another process.
-	for ((t = 0; t < 300; t++)); do
+	for ((t = 0; t < 600; t++)); do
 		other=$(show "$1" MainPID)
 		[ "$other" != 0 ] && [ "$other" != "$process" ] && break
 		sleep 0.1
@@ -48,7 +48,7 @@ echo "started $(show weft StatusText)"
 systemctl stop weft
 
 # With the drop-in of docs/systemd.md all three are. A call that is not in the list kills.
-drop_in weft.service ReadWritePaths=/opt/disks BindPaths=/home/me/disks WatchdogSec=6 \
+drop_in weft.service ReadWritePaths=/opt/disks BindPaths=/home/me/disks WatchdogSec=10 \
 	SystemCallErrorNumber=kill
 systemctl start weft
 echo "mended $(show weft StatusText)"
@@ -73,14 +73,14 @@ systemctl reload weft && echo "reloaded $(show weft ActiveState)"
 mkdir -p /etc/weft.d && echo '[' >/etc/weft.d/wrong.toml
 systemctl reload weft || echo "refused $(show weft ActiveState)"
 rm -r /etc/weft.d
-sleep 8
+sleep 12
 echo "alive $(show weft NRestarts)"
 
 # A server that hangs is killed by the daemon, the daemon by systemd.
 server=$(weft status --json home | python3 -c 'import json, sys; print(json.load(sys.stdin)["servers"][0]["pid"])')
 kill -STOP "$server"
 until_line weft "not home" && until_line weft "serving 3 of 3"
-echo "again $(journalctl -b -u weft -o cat | grep -c 'home: has not answered for 6 s: killed')"
+echo "again $(journalctl -b -u weft -o cat | grep -c 'home: has not answered for 10 s: killed')"
 hang weft
 until_line weft "serving 3 of 3"
 echo "watched $(show weft NRestarts) $(show weft StatusText)"
@@ -89,11 +89,11 @@ echo "stopped $(show weft Result)"
 echo "forbidden $(journalctl -b -u weft -o cat | grep -c SIGSYS)"
 
 # One volume by its own unit.
-drop_in weft@.service WatchdogSec=4 SystemCallErrorNumber=kill
+drop_in weft@.service WatchdogSec=8 SystemCallErrorNumber=kill
 systemctl start weft@vol
 until_line weft@vol order
 echo "one $(show weft@vol StatusText)"
-sleep 6
+sleep 10
 echo "one-alive $(show weft@vol NRestarts) $(show weft@vol ActiveState)"
 hang weft@vol
 until_line weft@vol raid5
