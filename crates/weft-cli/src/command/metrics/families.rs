@@ -170,9 +170,16 @@ fn of_volume(families: &mut Families, volume: &VolumeStatus) {
     }
 }
 
-/// Adds the metrics of the running or last resync, recovery, check or repair of a volume.
+/// Sectors that the running sync has covered, and the total that it has to cover; `None` if no sync
+/// runs. A sync that was stopped does not count, though the server still reports how far it came.
+fn running_sync(volume: &VolumeStatus) -> Option<(u64, u64)> {
+    let runs = !matches!(volume.sync_action.as_str(), "idle" | "frozen");
+    volume.sync_completed.filter(|(_, all)| runs && *all > 0)
+}
+
+/// Adds the metrics of the running resync, recovery, check or repair of a volume.
 fn of_sync(families: &mut Families, volume: &VolumeStatus) {
-    let Some((done, all)) = volume.sync_completed.filter(|(_, all)| *all > 0) else { return };
+    let Some((done, all)) = running_sync(volume) else { return };
     let of = [("volume", volume.name.as_str()), ("action", &volume.sync_action)];
     let ratio = done as f64 / all as f64;
     families.gauge("weft_volume_sync_ratio", "Part of the sync that is done, 0 to 1.", &of, ratio);
@@ -250,9 +257,10 @@ fn as_md(families: &mut Families, volume: &VolumeStatus) {
     }
     let blocks = volume.size / BLOCK_BYTES;
     families.gauge("node_md_blocks", "Total number of blocks on device.", &of, blocks);
-    let synced = match volume.sync_completed {
-        Some((done, all)) if all > 0 => (blocks as f64 * (done as f64 / all as f64)).floor(),
-        _ => blocks as f64,
+    // As node_exporter does, blocks count as synced while no sync runs.
+    let synced = match running_sync(volume) {
+        Some((done, all)) => (blocks as f64 * (done as f64 / all as f64)).floor(),
+        None => blocks as f64,
     };
     families.gauge("node_md_blocks_synced", "Number of blocks synced on device.", &of, synced);
 }
@@ -409,6 +417,18 @@ mod tests {
                 &format!("weft_member_errors_total{{{of}}} 0"),
             ],
         );
+    }
+
+    #[test]
+    fn a_sync_that_was_stopped_is_not_shown_as_one_that_runs() {
+        let running = VolumeStatus { sync_action: "check".into(), ..volume() };
+        let text = text_of(running);
+        assert!(text.contains("weft_volume_sync_ratio") && text.contains("} 256\n"), "{text}");
+        for action in ["idle", "frozen"] {
+            let text = text_of(VolumeStatus { sync_action: action.into(), ..volume() });
+            assert!(!text.contains("weft_volume_sync_"), "{text}");
+            assert!(text.contains(r#"node_md_blocks_synced{device="v\"1\\"} 1024"#), "{text}");
+        }
     }
 
     #[test]
