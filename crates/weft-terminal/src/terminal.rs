@@ -327,16 +327,12 @@ pub fn scratch() -> Result<tempfile::TempDir, Failure> {
 /// # Errors
 /// The signals cannot be handled.
 pub fn remove_when_interrupted(paths: &[PathBuf]) -> Result<(), Failure> {
-    let known = {
-        let mut passing = locked(&PASSING);
-        let known = passing.is_some();
-        passing.get_or_insert_default().extend_from_slice(paths);
-        known
-    };
-    if known {
-        return Ok(());
+    let mut passing = locked(&PASSING);
+    if passing.is_none() {
+        [SIGINT, SIGTERM].into_iter().try_for_each(listen)?;
     }
-    [SIGINT, SIGTERM].into_iter().try_for_each(listen)
+    passing.get_or_insert_default().extend_from_slice(paths);
+    Ok(())
 }
 
 /// Starts a thread that waits for a signal. Unless the function in [`ENDING`] then returns true,
