@@ -204,8 +204,8 @@ pub struct World {
     excuses: ExcuseCounts,
     /// Number of member requests and computations that have completed so far.
     pub(crate) completed: u64,
-    /// Random numbers that choose which request completes next, and which writes survive a power cut
-    /// or a process crash.
+    /// Random numbers that choose which request completes next, and which writes survive a power
+    /// cut or a process crash.
     pub rng: Rng,
     parity: Parity,
 }

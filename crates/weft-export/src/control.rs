@@ -132,8 +132,8 @@ pub enum Command {
     },
     /// Set md's `sync_action`.
     SyncAction {
-        /// Name of the action: `check`, `repair`, `resync`, `recover`, `reshape`, `idle` or `frozen`,
-        /// as in md, or weft's own `correct`.
+        /// Name of the action: `check`, `repair`, `resync`, `recover`, `reshape`, `idle` or
+        /// `frozen`, as in md, or weft's own `correct`.
         action: String,
         /// First sector of a check or repair, counted as in [`VolumeStatus::sync_completed`] and
         /// rounded down to a stripe (md's `sync_min`); `None`: the first one.

@@ -196,8 +196,8 @@ impl Raid10 {
     /// Number of members in a far set; `None` if the layout is not legal for `raid_disks` members.
     ///
     /// Source   md's raid10 refuses fewer than two copies, more copies than members, and unknown
-    ///          groupings. A far set smaller than the number of copies puts two copies of a chunk on
-    ///          one member; md only warns, weft refuses.
+    ///          groupings. A far set smaller than the number of copies puts two copies of a chunk
+    ///          on one member; md only warns, weft refuses.
     #[must_use]
     pub const fn far_set_size(self, raid_disks: u32) -> Option<u32> {
         let copies = self.copies();

@@ -273,8 +273,8 @@ fn planted_faults_of_the_copy_are_found() {
     }
 }
 
-/// On a disk of 1 GiB with a bad area of 20 MiB, all readable bytes outside the area are read before
-/// trimming begins. Until trimming begins, only a few reads touch the bad area.
+/// On a disk of 1 GiB with a bad area of 20 MiB, all readable bytes outside the area are read
+/// before trimming begins. Until trimming begins, only a few reads touch the bad area.
 #[test]
 fn bad_areas_come_last() {
     let size = 1 << 30;

@@ -87,8 +87,8 @@ fn rig(payload: PayloadMode) -> Rig {
     Rig::of(Options { payload, ..Options::new(Level::Raid5, 4, chunk_kib(64)) })
 }
 
-/// Writes ranges of nine lengths, 1.5 to 13.5 KiB, reads each range while an overlapping write is in
-/// flight, fails a member, and writes once more. Returns the digest of the engine's outputs.
+/// Writes ranges of nine lengths, 1.5 to 13.5 KiB, reads each range while an overlapping write is
+/// in flight, fails a member, and writes once more. Returns the digest of the engine's outputs.
 fn some_work(rig: &mut Rig) -> u64 {
     for n in 0..40 {
         let (start, len) = (n * 13 * BLOCK + n % 5 * 512, (1 + n % 9) * 1536);

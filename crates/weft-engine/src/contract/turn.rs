@@ -29,8 +29,8 @@ pub enum Congestion {
 /// models threads uses these numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TokenWaits {
-    /// Number of requests that have had to wait for a token of their member's queue (`nr_requests`),
-    /// including requests that still wait.
+    /// Number of requests that have had to wait for a token of their member's queue
+    /// (`nr_requests`), including requests that still wait.
     pub begun: u64,
     /// Number of requests that had to wait for a token and do not wait any longer. Requests of one
     /// direction get their tokens in order of arrival.

@@ -337,8 +337,8 @@ struct Walk<'w> {
 impl Walk<'_> {
     /// Visits the block at `root` and the blocks below it. The first key of the block must be
     /// `first`, and all of its keys must be below `end`, where these bounds are given. The keys of
-    /// sibling blocks do not overlap, so no block is visited twice; each step goes one level down, so
-    /// the walk ends whatever the blocks hold. Returns false once `visit` has returned false.
+    /// sibling blocks do not overlap, so no block is visited twice; each step goes one level down,
+    /// so the walk ends whatever the blocks hold. Returns false once `visit` has returned false.
     fn block(
         &self,
         root: &Root,

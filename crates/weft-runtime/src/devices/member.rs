@@ -187,8 +187,8 @@ impl OpenMember {
     ///
     /// # Errors
     /// Fails when the device reports an error or ends before the range does, when part of the range
-    /// was not rescued, according to the member's map of ddrescue, or with `ETIMEDOUT` when the read
-    /// exceeds the member's time limit or is refused because of earlier ones that did.
+    /// was not rescued, according to the member's map of ddrescue, or with `ETIMEDOUT` when the
+    /// read exceeds the member's time limit or is refused because of earlier ones that did.
     pub fn read(&self, at: Sectors, len: usize) -> std::io::Result<AlignedBytes> {
         let range = at.bytes().0..at.bytes().0 + len as u64;
         if self.rescued.as_ref().is_some_and(|map| map.misses(&range)) {

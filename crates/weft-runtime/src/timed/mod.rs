@@ -55,8 +55,8 @@ struct TimedDisk {
 }
 
 impl ReadTimeout {
-    /// Creates a time limit. `notice` gets a sentence for each read that exceeds the limit, for each
-    /// failure of a process that reads, and for each disk that is not read any more.
+    /// Creates a time limit. `notice` gets a sentence for each read that exceeds the limit, for
+    /// each failure of a process that reads, and for each disk that is not read any more.
     #[must_use]
     pub fn new(limit: Duration, notice: fn(&str)) -> Self {
         Self { limit, notice, disks: Mutex::default() }
