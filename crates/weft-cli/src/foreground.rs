@@ -6,6 +6,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::time::Duration;
 
+use weft_export::Supervisor;
+
 /// Starts the log on standard error, from this level on.
 pub(crate) fn start_log(level: tracing::Level) {
     let log = tracing_subscriber::fmt()
@@ -47,7 +49,7 @@ pub(crate) fn notify(state: &str) {
 pub(crate) struct Manager {
     address: SocketAddr,
     /// Time within which systemd expects a sign of life (`WatchdogSec=`), if it expects one.
-    pub(crate) watchdog: Option<Duration>,
+    watchdog: Option<Duration>,
 }
 
 impl Manager {
@@ -79,8 +81,14 @@ impl Manager {
         }
     }
 
+    /// The manager, for messages of a loop that must not wait.
+    pub(crate) fn supervisor(self) -> Supervisor {
+        let watchdog = self.watchdog;
+        Supervisor { tell: Box::new(move |text| self.tell_now(text)), watchdog }
+    }
+
     /// Sends a message, unless the manager has no room for it now. Returns whether it was sent.
-    pub(crate) fn tell_now(&self, state: &str) -> bool {
+    fn tell_now(&self, state: &str) -> bool {
         let sent = UnixDatagram::unbound().and_then(|socket| {
             socket.set_nonblocking(true)?;
             socket.send_to_addr(state.as_bytes(), &self.address)

@@ -304,6 +304,13 @@ pub struct VolumeStatus {
 }
 
 impl VolumeStatus {
+    /// Action of the sync that runs; `None` if none runs, it is frozen, or the volume is no array.
+    /// Counters of the last sync stay in [`Self::sync_completed`] after its end.
+    #[must_use]
+    pub fn running_sync(&self) -> Option<&str> {
+        Some(self.sync_action.as_str()).filter(|action| !matches!(*action, "" | "idle" | "frozen"))
+    }
+
     /// Remarks about a volume, for a line: slots that lack a member, a running sync with its
     /// percentage, and causes to act. Empty for a volume in order.
     #[must_use]
@@ -314,15 +321,14 @@ impl VolumeStatus {
             remarks.push(format!("degraded ({whole} of {slots} members in sync)"));
         }
         let waits = self.resync_from.is_some() || self.reshape.is_some();
-        match self.sync_action.as_str() {
-            "idle" | "" if waits => remarks.push("a resync is due".into()),
-            "idle" | "" => {}
-            "frozen" => remarks.push("resync is stopped".into()),
-            action => {
-                let (done, total) = self.sync_completed.unwrap_or_default();
-                let percent = u128::from(done) * 100 / u128::from(total.max(1));
-                remarks.push(format!("{action} {percent} %"));
-            }
+        if let Some(action) = self.running_sync() {
+            let (done, total) = self.sync_completed.unwrap_or_default();
+            let percent = u128::from(done) * 100 / u128::from(total.max(1));
+            remarks.push(format!("{action} {percent} %"));
+        } else if self.sync_action == "frozen" {
+            remarks.push("resync is stopped".into());
+        } else if waits {
+            remarks.push("a resync is due".into());
         }
         if self.no_space {
             remarks.push("writes are refused: a member has no space".into());

@@ -13,6 +13,15 @@ pub struct Supervisor {
     pub watchdog: Option<Duration>,
 }
 
+impl Supervisor {
+    /// Sends a sign of life. Returns the time until the next one is due: half of the watchdog's
+    /// time, or less if the manager has not got this one. `None` if no sign of life is expected.
+    pub fn ping(&mut self) -> Option<Duration> {
+        let half = self.watchdog? / 2;
+        Some(if (self.tell)("WATCHDOG=1") { half } else { half.min(TRY_AGAIN) })
+    }
+}
+
 /// Times of the messages to a supervisor.
 ///
 /// The loop of the first worker calls [`Supervision::on_pass`] while it holds the driver. A server
@@ -39,10 +48,7 @@ impl Supervision {
     /// Sends what is due. `line` returns the state of the volumes, if it is to be told.
     pub(super) fn on_pass(&mut self, now: Time, line: impl FnOnce() -> Option<String>) {
         if self.next_ping.is_some_and(|at| at <= now) {
-            let is_sent = (self.supervisor.tell)("WATCHDOG=1");
-            let half = self.supervisor.watchdog.unwrap_or_default() / 2;
-            let wait = if is_sent { half } else { half.min(TRY_AGAIN) };
-            self.next_ping = Some(now + span(wait));
+            self.next_ping = self.supervisor.ping().map(|wait| now + span(wait));
         }
         if now < self.next_look {
             self.has_passed = true;

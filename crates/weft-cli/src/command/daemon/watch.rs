@@ -8,6 +8,7 @@
 use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
 
+use weft_export::Supervisor;
 use weft_export::control::Status;
 
 use super::server::{Message, News};
@@ -16,34 +17,30 @@ use crate::target::Target;
 
 /// Messages to systemd.
 pub(super) struct Watch {
-    manager: Manager,
-    /// Time of the last sign of life.
-    pinged: Option<Instant>,
+    supervisor: Supervisor,
+    /// Time of the next sign of life; `None` before the first one.
+    next_ping: Option<Instant>,
 }
 
 impl Watch {
     /// The watch for the systemd that has started this process; `None` without one.
     pub(super) fn of_environment() -> Option<Self> {
-        Some(Self { manager: Manager::of_environment()?, pinged: None })
+        Some(Self { supervisor: Manager::of_environment()?.supervisor(), next_ping: None })
     }
 
     /// Time within which a sign of life is expected, of the daemon and of each server.
     pub(super) fn limit(&self) -> Option<Duration> {
-        self.manager.watchdog
+        self.supervisor.watchdog
     }
 
     /// Sends a sign of life if one is due. Returns the time until the next one.
     pub(super) fn ping(&mut self, now: Instant) -> Option<Duration> {
-        let half = self.limit()? / 2;
-        let since = self.pinged.map(|at| now.saturating_duration_since(at));
-        if let Some(since) = since.filter(|since| *since < half) {
-            return Some(half - since);
+        if let Some(at) = self.next_ping.filter(|at| *at > now) {
+            return Some(at - now);
         }
-        if self.manager.tell_now("WATCHDOG=1") {
-            self.pinged = Some(now);
-            return Some(half);
-        }
-        Some(half.min(TRY_AGAIN))
+        let wait = self.supervisor.ping()?;
+        self.next_ping = Some(now + wait);
+        Some(wait)
     }
 
     /// Time between two looks at a server.
@@ -149,9 +146,6 @@ const LOOKS_APART: Duration = Duration::from_secs(5);
 
 /// Longest wait for the answer of a server before it counts as silent.
 const ANSWER_MAX: Duration = Duration::from_secs(10);
-
-/// Time after which a sign of life that could not be sent is sent again.
-const TRY_AGAIN: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
 mod tests {

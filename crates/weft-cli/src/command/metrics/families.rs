@@ -173,8 +173,7 @@ fn of_volume(families: &mut Families, volume: &VolumeStatus) {
 /// Sectors that the running sync has covered, and the total that it has to cover; `None` if no sync
 /// runs. A sync that was stopped does not count, though the server still reports how far it came.
 fn running_sync(volume: &VolumeStatus) -> Option<(u64, u64)> {
-    let runs = !matches!(volume.sync_action.as_str(), "idle" | "frozen");
-    volume.sync_completed.filter(|(_, all)| runs && *all > 0)
+    volume.running_sync().and(volume.sync_completed).filter(|(_, all)| *all > 0)
 }
 
 /// Adds the metrics of the running resync, recovery, check or repair of a volume.

@@ -82,8 +82,7 @@ pub(super) fn compare(
     let name = volume.name.as_str();
     let member =
         |member: &weft_export::control::MemberStatus| (member.label.clone(), member.state.clone());
-    let sync = (!matches!(volume.sync_action.as_str(), "" | "idle" | "frozen"))
-        .then(|| volume.sync_action.clone());
+    let sync = volume.running_sync().map(str::to_owned);
     let percent = volume.sync_completed.map_or(0, |(done, total)| done * 100 / total.max(1));
     let steps = if sync.is_some() { percent / increment } else { 0 };
     let now = Seen { members: volume.members.iter().map(member).collect(), sync, steps };

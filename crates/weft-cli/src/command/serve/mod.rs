@@ -19,8 +19,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use weft_engine::knobs::{Knob, Knobs};
 use weft_engine::{Class, WriteBackConfig};
 use weft_export::{
-    ExportOptions, Listen, NbdAddress, NbdListen, Ready, ServeOptions, Source, Supervisor,
-    TimeLimits, serve,
+    ExportOptions, Listen, NbdAddress, NbdListen, Ready, ServeOptions, Source, TimeLimits, serve,
 };
 use weft_nbd::{NbdAddress as ServerAddress, NbdUri};
 use weft_runtime::Backend;
@@ -329,7 +328,7 @@ fn serve_plan(
         exports: vec![export],
         listen,
         control: Some(control),
-        supervisor: Manager::of_environment().map(supervisor),
+        supervisor: Manager::of_environment().map(Manager::supervisor),
         backend: match arguments.backend {
             BackendArg::Auto => Backend::Auto,
             BackendArg::Threads => Backend::Threads,
@@ -354,12 +353,6 @@ fn serve_plan(
     let how = if read_only { "nothing was written" } else { stopped };
     tracing::info!("stopped: {how}");
     Ok(status.map_or(Exit::Done, Exit::Of))
-}
-
-/// The service manager, for messages of the loop that serves clients.
-fn supervisor(manager: Manager) -> Supervisor {
-    let watchdog = manager.watchdog;
-    Supervisor { tell: Box::new(move |text| manager.tell_now(text)), watchdog }
 }
 
 /// The running command of `--exec`.

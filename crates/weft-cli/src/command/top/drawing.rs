@@ -212,11 +212,11 @@ fn volume_lines(
 /// Text about the progress of a sync, with its speed and the time that is left, or about a sync
 /// that waits; `None` if none runs or waits.
 fn sync_text(volume: &VolumeStatus) -> Option<String> {
-    let action = &volume.sync_action;
-    if matches!(action.as_str(), "idle" | "frozen") {
+    let Some(action) = volume.running_sync() else {
         let pending = volume.resync_from.map(|_| "   resync pending".to_owned());
-        return pending.or_else(|| (action == "frozen").then(|| "   frozen".to_owned()));
-    }
+        let is_frozen = volume.sync_action == "frozen";
+        return pending.or_else(|| is_frozen.then(|| "   frozen".to_owned()));
+    };
     let (done, total) = volume.sync_completed?;
     let part = per_mille(done, total);
     let mut text = format!("   {action:<8} {} {:>3}.{} %", bar(part), part / 10, part % 10);

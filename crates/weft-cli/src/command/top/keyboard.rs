@@ -97,7 +97,7 @@ fn asked(state: &TopState, letter: char) -> Result<TopAction, String> {
     }
     let kind = match letter {
         'c' => ActionKind::Check,
-        'i' if matches!(row.volume.sync_action.as_str(), "idle" | "frozen") => {
+        'i' if row.volume.running_sync().is_none() => {
             return Err(format!("{name}: no sync runs"));
         }
         'i' => ActionKind::Idle,
