@@ -3,6 +3,8 @@
 
     measure.py turns N PID IMAGE MEMBER…    copies of the array: weft cat, dd of IMAGE in the mount that process
                                             PID serves; of members: cat, dd
+    measure.py files N IMAGE MEMBER…        copies of the files of an array with the content of IMAGE: weft rescue
+                                            --to, and cp -a from the file system that the kernel mounts, if it can
     measure.py memory COMMAND…              runs it, prints the most memory that it had at once, in KiB
 
 Copies are new files in this folder. The ways take turns, round after round, each second one backwards. A ratio
@@ -12,6 +14,7 @@ busy machine says more about the others, and of time of the processor.
 
 import os
 import resource
+import shutil
 import statistics
 import subprocess
 import sys
@@ -33,6 +36,13 @@ def costs(command, pid):
     begin, before = time.monotonic(), spent(pid)
     subprocess.run(["bash", "-c", command], check=True)
     return time.monotonic() - begin, spent(pid) - before
+
+
+def forget(image):
+    """Drops what the kernel has cached of an image in a mount, so that it is read from the array again."""
+    file = os.open(image, os.O_RDONLY)
+    os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
+    os.close(file)
 
 
 def turns(rounds, pid, image, members):
@@ -58,6 +68,7 @@ def turns(rounds, pid, image, members):
                 for file in ("plain.img", "cat.img", "mount.img"):
                     if os.path.exists(file):
                         os.remove(file)
+                forget(image)
                 took.append(costs(command, pid))
             ratios[name].append([plain / way / more for plain, way in zip(*took)])
     for _, way in ways.values():  # copies of both are left
@@ -68,8 +79,42 @@ def turns(rounds, pid, image, members):
               f" ({rounds} turns)")
 
 
+def mount(image):
+    """Mounts the file system in an image; whether the kernel does that for this process."""
+    os.makedirs("files.mnt", exist_ok=True)
+    command = ["mount", "-o", "loop,ro,noload", image, "files.mnt"]
+    return subprocess.run(command, check=False, stderr=subprocess.DEVNULL).returncode == 0
+
+
+def files(rounds, image, members):
+    """Prints how fast `weft rescue --to` is beside `cp -a`. Each round mounts anew, so that the file system is
+    not in the cache of the kernel, though the image is."""
+    ratios = []
+    is_mounted = mount(image)
+    if is_mounted:
+        subprocess.run(["umount", "files.mnt"], check=True)
+    for _ in range(rounds):
+        took = []
+        for by_weft in (False, True):
+            shutil.rmtree("files.out", ignore_errors=True)
+            if by_weft:
+                took.append(costs(f"'{WEFT}' rescue {' '.join(members)} --to files.out >files.log", os.getpid()))
+            elif is_mounted and mount(image):
+                took.append(costs("cp -a files.mnt files.out", os.getpid()))
+                subprocess.run(["umount", "files.mnt"], check=True)
+        if len(took) == 2:
+            ratios.append([plain / way for plain, way in zip(*took)])
+    if not ratios:
+        print("weft rescue --to: without a ratio, because the kernel mounts no image for this process")
+        return
+    elapsed, processor = map(statistics.median, zip(*ratios))
+    print(f"weft rescue --to: {elapsed:.2f} of cp -a by time, {processor:.2f} by processor time ({rounds} turns)")
+
+
 if sys.argv[1] == "turns":
     turns(int(sys.argv[2]), int(sys.argv[3]), sys.argv[4], sys.argv[5:])
+elif sys.argv[1] == "files":
+    files(int(sys.argv[2]), sys.argv[3], sys.argv[4:])
 else:
     subprocess.run(sys.argv[2:], check=True, stdout=subprocess.DEVNULL)
     print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)

@@ -1,7 +1,8 @@
-//! Server within this process, for `cat` and `demo`.
+//! Server within this process: for commands that read arrays, and for `demo`.
 //!
-//! The server runs in a thread, on unix sockets in a private directory, until it is stopped or
-//! dropped. `cat` and `demo` therefore use the same code as `serve`.
+//! The server runs in a thread until it is stopped or dropped. Commands that read arrays are
+//! clients in its process; `demo` uses unix sockets in a private directory. All of them therefore
+//! use the same code as `serve`.
 
 use std::io::PipeWriter;
 use std::os::fd::OwnedFd;
@@ -10,6 +11,7 @@ use std::sync::mpsc;
 use std::thread::JoinHandle;
 
 use weft_engine::knobs::Knobs;
+use weft_export::in_process::{self, InProcessClient};
 use weft_export::{
     ClientShare, ExitState, ExportOptions, Listen, NbdListen, Ready, ServeError, ServeOptions,
     Source, TimeLimits, serve,
@@ -21,11 +23,11 @@ use crate::volume::Volume;
 
 /// A volume served by a thread of this process.
 pub(crate) struct Inside {
-    /// URI that clients connect to.
+    /// URI that clients connect to; empty if there is no socket.
     pub(crate) uri: String,
     /// Facts about the server, known once clients may connect.
     pub(crate) ready: Ready,
-    /// Path of the control socket.
+    /// Path of the control socket; empty if there is none.
     pub(crate) control: PathBuf,
     /// Writing end of a pipe. Closing it stops the server.
     stop: Option<PipeWriter>,
@@ -33,7 +35,7 @@ pub(crate) struct Inside {
 }
 
 impl Inside {
-    /// Starts the server and waits until clients may connect.
+    /// Starts the server on sockets in `directory`, and waits until clients may connect.
     ///
     /// # Errors
     /// The server did not start.
@@ -43,11 +45,34 @@ impl Inside {
         name: &str,
         directory: &Path,
     ) -> Result<Self, Failure> {
+        let socket = directory.join(format!("{name}.nbd"));
+        let control = directory.join(format!("{name}.sock"));
+        let listen = Listen::Nbd(NbdListen::unix(socket));
+        Self::serve(volume, knobs, name, listen, Some(control))
+    }
+
+    /// Starts the server for one client in this process, and waits until it may read.
+    ///
+    /// # Errors
+    /// The server did not start.
+    pub(crate) fn read(volume: Volume) -> Result<(Self, InProcessClient), Failure> {
+        let made = in_process::client();
+        let (end, client) = made.map_err(|error| Failure::failed(format!("eventfd: {error}")))?;
+        let listen = Listen::InProcess(end);
+        let inside = Self::serve(volume, Knobs::default(), "volume", listen, None)?;
+        Ok((inside, client))
+    }
+
+    fn serve(
+        volume: Volume,
+        knobs: Knobs,
+        name: &str,
+        listen: Listen,
+        control: Option<PathBuf>,
+    ) -> Result<Self, Failure> {
         let (end, stop) =
             std::io::pipe().map_err(|error| Failure::failed(format!("pipe: {error}")))?;
         let (sender, receiver) = mpsc::channel::<Ready>();
-        let socket = directory.join(format!("{name}.nbd"));
-        let control = directory.join(format!("{name}.sock"));
         let export = ExportOptions {
             name: name.to_owned(),
             size: None,
@@ -66,8 +91,8 @@ impl Inside {
                         members: volume.members,
                     },
                     exports: vec![export],
-                    listen: vec![Listen::Nbd(NbdListen::unix(socket))],
-                    control: Some(place),
+                    listen: vec![listen],
+                    control: place,
                     supervisor: None,
                     backend: Backend::Auto,
                     clients_max: 16,
@@ -93,7 +118,7 @@ impl Inside {
                 files: Vec::new(),
                 backend: String::new(),
             },
-            control,
+            control: control.unwrap_or_default(),
             stop: Some(stop),
             thread: Some(thread),
         };

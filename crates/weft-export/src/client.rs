@@ -1,8 +1,8 @@
-//! Blocking NBD client: how weft itself uses a volume that it serves.
+//! Blocking NBD client: how weft itself uses a running volume.
 //!
-//! Several requests may be in flight. `weft cat` reads through this client, `weft demo` and `weft
-//! bench` write through it. The client half of `weft-nbd` does the protocol; this file adds the
-//! socket.
+//! Several requests may be in flight. `weft ls`, `cp` and `mount` of a running volume read through
+//! this client, `weft demo` and `weft-bench` also write through it. The client half of `weft-nbd`
+//! does the protocol; this file adds the socket.
 //!
 //! Bound    left to the caller: each request is sent at once, and its buffer lives until it is
 //!          answered. Do not mix many large reads and writes on one connection: neither side may

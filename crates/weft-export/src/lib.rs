@@ -19,6 +19,7 @@
 //! | bytes of a client, in plain text or by TLS | `transport.rs` |
 //! | keys of TLS | `keys.rs` |
 //! | a client for weft itself | `client.rs` |
+//! | a client in the process of the server | `in_process.rs` |
 //! | recording of requests | `record.rs` |
 //! | thread for commands that block | `helper.rs` |
 //! | rate-limited log lines | `log_limiter.rs` |
@@ -35,6 +36,7 @@ mod error;
 mod fuse;
 mod helper;
 mod hole_probes;
+pub mod in_process;
 pub mod keys;
 mod log_limiter;
 mod nbd;

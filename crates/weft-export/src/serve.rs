@@ -32,6 +32,7 @@ use crate::connection_limit::{ConnectionLimit, TimeLimits};
 use crate::control_port::{ControlPort, Supervisor};
 use crate::error::ServeError;
 use crate::fuse::{Exported, FusePort};
+use crate::in_process::{InProcessEnd, InProcessPort};
 use crate::nbd::{Entrance, NbdPort};
 use crate::record::Recorder;
 use crate::session::Served;
@@ -148,7 +149,7 @@ pub struct Ready {
 
 impl Ready {
     fn of(opened: &Opened, exports: &[ExportOptions], backend: String) -> Self {
-        let Opened { listeners, devices, machines, files } = opened;
+        let Opened { listeners, devices, machines, files, ends: _ } = opened;
         Self {
             uris: uris_of(listeners, exports),
             devices: devices.iter().map(Device::path).collect(),
@@ -224,7 +225,7 @@ pub fn serve(options: ServeOptions) -> Result<ExitState, ServeError> {
     let uuid = facts[0].array.as_ref().map_or(exports[0].name.as_str(), |array| &array.uuid);
     let opened = doors.open(uuid, &params)?;
     let ready = Ready::of(&opened, &exports, backend);
-    let Opened { listeners, devices, machines, files } = opened;
+    let Opened { listeners, devices, machines, files, ends } = opened;
     options.sockets.iter().try_for_each(|(socket, _)| is_listened_on(socket, &listeners))?;
     let entrances = entrances_of(&listeners, &options.sockets);
     let chosen = Arc::new(ChosenExports::default());
@@ -271,6 +272,7 @@ pub fn serve(options: ServeOptions) -> Result<ExitState, ServeError> {
     }
     add_machines(&mut reactor, machines, &served[0], credit, params);
     add_files(&mut reactor, files, &served[0], credit, &params)?;
+    add_ends(&mut reactor, ends, &served[0], credit, &params);
     for worker in 1..workers {
         reactor.add_worker(nbd(worker, Vec::new()));
     }
@@ -314,6 +316,21 @@ fn add_files(
     Ok(())
 }
 
+/// Adds a port for each client in this process.
+fn add_ends(
+    reactor: &mut Reactor,
+    ends: Vec<InProcessEnd>,
+    served: &Served,
+    credit: Bytes,
+    params: &Params,
+) {
+    for end in ends {
+        let size = params.size.0 * SECTOR_BYTES;
+        let port = InProcessPort::new(end, served.clone(), credit, size);
+        reactor.add_port(Box::new(port));
+    }
+}
+
 /// Ways in which clients reach the volumes, by kind.
 #[derive(Default)]
 struct Doors {
@@ -325,14 +342,17 @@ struct Doors {
     machines: Vec<PathBuf>,
     /// Paths of the files to mount by FUSE.
     files: Vec<PathBuf>,
+    /// Clients in this process.
+    ends: Vec<InProcessEnd>,
 }
 
-/// Sockets, block devices and files by which clients reach the volumes.
+/// Sockets, block devices, files and clients in this process.
 struct Opened {
     listeners: Vec<Listener>,
     devices: Vec<Device>,
     machines: Vec<Listener>,
     files: Vec<Exported>,
+    ends: Vec<InProcessEnd>,
 }
 
 impl Doors {
@@ -344,6 +364,7 @@ impl Doors {
                 Listen::Ublk { number } => doors.numbers.push(number),
                 Listen::VhostUser { path } => doors.machines.push(path),
                 Listen::Fuse { path } => doors.files.push(path),
+                Listen::InProcess(end) => doors.ends.push(end),
             }
         }
         if doors.others() > OTHERS_MAX {
@@ -356,9 +377,10 @@ impl Doors {
         Ok(doors)
     }
 
-    /// Number of block devices, disks of virtual machines and files, each of which is one client.
+    /// Number of block devices, disks of virtual machines, files and clients in this process, each
+    /// of which is one client.
     fn others(&self) -> usize {
-        self.numbers.len() + self.machines.len() + self.files.len()
+        self.numbers.len() + self.machines.len() + self.files.len() + self.ends.len()
     }
 
     /// Creates sockets, block devices and files. `volume` is the name by which a later server of
@@ -377,6 +399,7 @@ impl Doors {
                 .map(|path| Exported::open(path, params.read_only))
                 .collect::<Result<_, _>>()?,
             devices: ublk::open(&self.numbers, volume, params).map_err(ServeError::Refused)?,
+            ends: self.ends,
         })
     }
 }

@@ -22,6 +22,7 @@ use rustix::net::{
 };
 
 use crate::error::ServeError;
+use crate::in_process::InProcessEnd;
 use crate::keys::Keys;
 
 /// Way in which clients reach a volume.
@@ -46,6 +47,8 @@ pub enum Listen {
         /// created with mode 0600, and removed at the end.
         path: PathBuf,
     },
+    /// A client in this process.
+    InProcess(InProcessEnd),
 }
 
 /// Socket that NBD clients connect to.

@@ -14,7 +14,7 @@ use weft_runtime::buffers::Slab;
 use weft_runtime::devices::{Access, MemberSpec, OpenOptions};
 use weft_runtime::io::auto::AutoRing;
 use weft_runtime::io::faulty::{FaultyRing, Injection};
-use weft_runtime::io::ring::{Action, Ring, RingOp};
+use weft_runtime::io::ring::{Action, FileKind, Ring, RingOp};
 use weft_runtime::io::threads::ThreadRing;
 use weft_runtime::io::uring::UringRing;
 use weft_runtime::member_io::{Answered, MemberIo};
@@ -139,6 +139,11 @@ fn rings() -> Vec<(&'static str, MakeRing)> {
     let mut rings = vec![("threads", threads)];
     if has_uring() {
         rings.push(("io_uring", |slab| Box::new(UringRing::new(slab, 16).unwrap())));
+        rings.push(("io_uring with registered memory", |slab| {
+            let mut ring = UringRing::new(slab, 16).unwrap();
+            ring.set_kind(MEMBER.0, FileKind::Device);
+            Box::new(ring)
+        }));
         rings.push(("auto", |slab| {
             Box::new(AutoRing::new(Box::new(UringRing::new(slab, 16).unwrap()), 3).unwrap())
         }));

@@ -1,13 +1,13 @@
-//! Content of an array as a source: reads of an NBD server, within this process or another one.
+//! Content of an array as a source: reads of a server within this process, or of the NBD server of
+//! a running volume.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::ops::Range;
-use std::path::Path;
 use std::rc::Rc;
 
-use weft_engine::knobs::Knobs;
 use weft_export::client::NbdClient;
+use weft_export::in_process::{InProcessClient, ReadData};
 use weft_files::source::{Cached, ReadError, Shared, Source};
 use weft_terminal::outcome::Failure;
 
@@ -22,7 +22,7 @@ struct ArraySource {
 
 /// Connection to the server, with the requests that were sent ahead of reads.
 struct Connection {
-    client: NbdClient,
+    client: Client,
     /// Requests for the bytes after the last read, each as cookie and byte range, in ascending
     /// order of bytes.
     ahead: Vec<(u64, Range<u64>)>,
@@ -30,16 +30,69 @@ struct Connection {
     last: u64,
 }
 
+/// Client of the server.
+enum Client {
+    InProcess(InProcessClient),
+    Nbd(Box<NbdClient>),
+}
+
+/// Data of a read.
+enum Data {
+    Frames(ReadData),
+    Bytes(Vec<u8>),
+}
+
+impl Client {
+    /// Reads `len` bytes at `start`. Returns the cookie of the request.
+    fn read(&mut self, start: u64, len: u64) -> Result<u64, String> {
+        match self {
+            Self::InProcess(client) => Ok(client.read(start, len).into()),
+            Self::Nbd(client) => client.read(start, u32::try_from(len).unwrap_or(0)),
+        }
+    }
+
+    /// Waits for the next answer: the cookie of a request, and its data or error.
+    fn answer(&mut self) -> Result<(u64, Result<Data, String>), String> {
+        match self {
+            Self::InProcess(client) => {
+                let reply = client.reply()?;
+                let result = reply.result.map(Data::Frames);
+                Ok((reply.cookie.into(), result.map_err(|error| error.to_string())))
+            }
+            Self::Nbd(client) => {
+                let answer = client.answer()?;
+                let result = answer.result.map(Data::Bytes);
+                Ok((answer.cookie, result.map_err(|error| error.to_string())))
+            }
+        }
+    }
+}
+
+impl Data {
+    fn len(&self) -> usize {
+        match self {
+            Self::Frames(data) => data.len(),
+            Self::Bytes(bytes) => bytes.len(),
+        }
+    }
+
+    /// Copies the data to the start of `into`. Returns false if `into` is longer than the data.
+    fn fill(&self, into: &mut [u8]) -> bool {
+        match self {
+            Self::Frames(data) => data.fill(into),
+            Self::Bytes(bytes) => {
+                bytes.get(..into.len()).inspect(|bytes| into.copy_from_slice(bytes)).is_some()
+            }
+        }
+    }
+}
+
 /// Serves a volume within this process. Returns the server, and the source that reads from it,
-/// which the server has to outlive.
-pub(super) fn serve(
-    volume: Volume,
-    name: &str,
-    directory: &Path,
-) -> Result<(Inside, Shared), Failure> {
-    let inside = Inside::start(volume, Knobs::default(), name, directory)?;
-    let source = connect(&inside.uri)?;
-    Ok((inside, source))
+/// which the server has to outlive. A cache keeps bytes that were read.
+pub(super) fn serve(volume: Volume) -> Result<(Inside, Shared), Failure> {
+    let (inside, client) = Inside::read(volume)?;
+    let size = client.size();
+    Ok((inside, Rc::new(Cached::new(source(Client::InProcess(client), size)))))
 }
 
 /// Source of the bytes of the server with the NBD URI `uri`, on a unix socket. A cache keeps bytes
@@ -53,8 +106,12 @@ pub(super) fn connect(uri: &str) -> Result<Shared, Failure> {
 pub(super) fn connect_live(uri: &str) -> Result<Shared, Failure> {
     let client = NbdClient::connect(uri).map_err(Failure::Failed)?;
     let size = client.size();
+    Ok(source(Client::Nbd(Box::new(client)), size))
+}
+
+fn source(client: Client, size: u64) -> Shared {
     let connection = RefCell::new(Connection { client, ahead: Vec::new(), last: 0 });
-    Ok(Rc::new(ArraySource { connection, size }))
+    Rc::new(ArraySource { connection, size })
 }
 
 impl Connection {
@@ -69,7 +126,7 @@ impl Connection {
         let mut next = start;
         while next < end && waiting.len() < READS_MAX {
             let len = (end - next).min(READ_BYTES);
-            let cookie = self.client.read(next, u32::try_from(len).unwrap_or(0))?;
+            let cookie = self.client.read(next, len)?;
             waiting.insert(cookie, next..next + len);
             next += len;
         }
@@ -102,26 +159,22 @@ impl ArraySource {
             if waiting.is_empty() {
                 break;
             }
-            let answer = connection.client.answer().map_err(lost)?;
-            let Some(range) = waiting.remove(&answer.cookie) else { continue };
-            match answer.result {
+            let (cookie, result) = connection.client.answer().map_err(lost)?;
+            let Some(range) = waiting.remove(&cookie) else { continue };
+            match result {
                 Ok(data) => {
                     let at = |byte: u64| usize::try_from(byte - offset).unwrap_or(usize::MAX);
                     // A request that was sent ahead may reach beyond the end.
                     let part = &mut into[at(range.start)..at(range.end.min(end))];
-                    let found = data.len();
-                    match data.get(..part.len()) {
-                        Some(data) => part.copy_from_slice(data),
-                        None => {
-                            let expected = part.len();
-                            let why = format!("found {found} bytes, expected {expected}");
-                            fault = fault.or(Some(ReadError { range, why }));
-                        }
+                    if !data.fill(part) {
+                        let (found, expected) = (data.len(), part.len());
+                        let why = format!("found {found} bytes, expected {expected}");
+                        fault = fault.or(Some(ReadError { range, why }));
                     }
                 }
-                Err(error) => {
+                Err(why) => {
                     if fault.as_ref().is_none_or(|fault| range.start < fault.range.start) {
-                        fault = Some(ReadError { range, why: error.to_string() });
+                        fault = Some(ReadError { range, why });
                     }
                 }
             }

@@ -16,7 +16,6 @@ mod walk;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
-use tempfile::TempDir;
 use weft_engine::assemble::Options;
 use weft_export::control::Status;
 use weft_files::inside::{ContentLocation, Inside as Found, look};
@@ -25,7 +24,7 @@ use weft_files::probe::{Content, Kind};
 use weft_files::source::Shared;
 use weft_nbd::{NbdAddress, NbdUri};
 use weft_terminal::outcome::Failure;
-use weft_terminal::terminal::{self, complain, is_printable, quoted};
+use weft_terminal::terminal::{complain, is_printable, quoted};
 
 use crate::inside::Inside;
 use crate::look;
@@ -91,9 +90,6 @@ pub(crate) struct Contents {
     /// Properties of the arrays that could be read; empty for a running volume.
     shapes: Vec<FoundArray>,
     servers: Vec<Inside>,
-    /// Folder with the sockets of the servers; `None` for a running volume, which has a server of
-    /// its own.
-    _sockets: Option<TempDir>,
 }
 
 impl Contents {
@@ -134,7 +130,7 @@ impl Contents {
 
     fn of_server(volume: String, source: Shared) -> Self {
         let found = look(vec![(volume, source)]);
-        Self { found, is_whole: true, shapes: Vec::new(), servers: Vec::new(), _sockets: None }
+        Self { found, is_whole: true, shapes: Vec::new(), servers: Vec::new() }
     }
 
     /// Contents of the arrays on disks. Reports on standard error the arrays that cannot be read,
@@ -153,8 +149,6 @@ impl Contents {
     /// No array can be read.
     pub(crate) fn of_arrays(arrays: &[Array]) -> Result<Self, Failure> {
         arrays::tell_refused(arrays);
-        let directory = terminal::scratch()?;
-        terminal::remove_when_interrupted(&[directory.path().to_owned()])?;
         let mut servers = Vec::new();
         let mut sources: Vec<(String, Shared)> = Vec::new();
         let mut is_whole = true;
@@ -165,7 +159,7 @@ impl Contents {
                 continue;
             };
             let name = free_name(&name_of(&assembly.name, &array.uuid.to_string()), &sources);
-            match open(array, &format!("rescue{}", servers.len()), directory.path()) {
+            match open(array) {
                 Ok((server, source)) => {
                     servers.push(server);
                     shapes.push(array.shape(name.clone(), assembly));
@@ -180,7 +174,7 @@ impl Contents {
         if sources.is_empty() {
             return Err(Failure::failed("found no array that can be read, expected one or more"));
         }
-        Ok(Self { found: look(sources), is_whole, shapes, servers, _sockets: Some(directory) })
+        Ok(Self { found: look(sources), is_whole, shapes, servers })
     }
 
     /// Whether a place is an array with the system of a NAS or its swap space.
@@ -199,13 +193,10 @@ impl Contents {
     /// # Errors
     /// The array cannot be opened.
     pub(crate) fn of_built(opening: &Opening, names: &[PathBuf]) -> Result<Self, Failure> {
-        let directory = terminal::scratch()?;
-        terminal::remove_when_interrupted(&[directory.path().to_owned()])?;
-        let (server, source) =
-            array_source::serve(opening.open(names)?, "built", directory.path())?;
+        let (server, source) = array_source::serve(opening.open(names)?)?;
         let found = look(vec![("built".to_owned(), source)]);
         let (shapes, servers) = (Vec::new(), vec![server]);
-        Ok(Self { found, is_whole: true, shapes, servers, _sockets: Some(directory) })
+        Ok(Self { found, is_whole: true, shapes, servers })
     }
 
     /// Places with files, in the order in which they were found, snapshots after all others.
@@ -227,7 +218,7 @@ impl Contents {
     /// # Errors
     /// A server had failed.
     pub(crate) fn stop(self) -> Result<(), Failure> {
-        let Self { found, mut servers, _sockets, .. } = self;
+        let Self { found, mut servers, .. } = self;
         drop(found);
         servers.iter_mut().try_for_each(Inside::stop)
     }
@@ -311,7 +302,7 @@ pub(crate) fn has_files(place: &ContentLocation) -> Option<Result<(), String>> {
 
 /// Opens an array with the options that its assembly needs, and serves it. Returns the server, and
 /// the source of the array's bytes.
-fn open(array: &Array, name: &str, directory: &Path) -> Result<(Inside, Shared), Failure> {
+fn open(array: &Array) -> Result<(Inside, Shared), Failure> {
     let mut opening = Opening::read_only();
     opening.options = Options {
         read_only: true,
@@ -321,7 +312,7 @@ fn open(array: &Array, name: &str, directory: &Path) -> Result<(Inside, Shared),
     };
     opening.reading.clone_from(&array.reading);
     let names: Vec<PathBuf> = array.names().into_iter().map(Path::to_owned).collect();
-    array_source::serve(opening.open(&names)?, name, directory)
+    array_source::serve(opening.open(&names)?)
 }
 
 /// First address of a server that is on a unix socket, as NBD URI. A server without such an address

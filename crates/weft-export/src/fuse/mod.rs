@@ -34,12 +34,12 @@ use weft_units::{Bytes, SECTOR_BYTES, Time};
 pub(crate) use mount_point::Exported;
 
 use crate::helper::Helper;
-use crate::session::{KernelClient, Served};
+use crate::session::{Served, SoleClient};
 use step::{Extent, Step, Turn, number_of};
 
 /// FUSE port: the file of one volume.
 pub(crate) struct FusePort {
-    client: KernelClient<u32>,
+    client: SoleClient<u32>,
     exported: Exported,
     extent: Extent,
     made: SystemTime,
@@ -55,7 +55,7 @@ pub(crate) struct FusePort {
     unmounting: Helper<(), Result<Unmounted, MountError>>,
 }
 
-/// Steps in flight, by number. The [`KernelClient`] has this number as the request of a step. A
+/// Steps in flight, by number. The [`SoleClient`] has this number as the request of a step. A
 /// cell holds the list, because closures that copy data look up the data of several steps.
 #[derive(Default)]
 struct InFlight {
@@ -85,7 +85,7 @@ impl FusePort {
         let extent =
             Extent { size: params.size.0 * SECTOR_BYTES, block: params.logical_block.into() };
         Ok(Self {
-            client: KernelClient::new(served, credit),
+            client: SoleClient::new(served, credit),
             exported,
             extent,
             made: SystemTime::now(),

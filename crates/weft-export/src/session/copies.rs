@@ -1,10 +1,26 @@
-//! Requests of protocols with data in memory of the client, which is copied to and from frames.
+//! Requests of protocols with data in memory of the client, which is copied to and from frames, and
+//! of a client that reads the frames in place.
 
-use weft_engine::ReplyError;
+use smallvec::SmallVec;
+use weft_engine::{ReplyError, Run};
 use weft_runtime::buffers::Buffer;
 use weft_runtime::serve::reactor::Held;
 
 use super::Requests;
+
+/// Reply, or a part of one, with frames that are lent to the client.
+pub(crate) struct Lent<R> {
+    /// The request.
+    pub(crate) request: R,
+    /// Error that ended the request.
+    pub(crate) error: Option<ReplyError>,
+    /// Data of a read: what follows the data that was lent before. `None` for a failed request.
+    pub(crate) frames: Option<Buffer>,
+    /// Frames of the data, which the client has to give back ([`Requests::take_back`]).
+    pub(crate) runs: SmallVec<[Run; 1]>,
+    /// Whether nothing of the request follows.
+    pub(crate) is_over: bool,
+}
 
 impl<R: Copy> Requests<R, ()> {
     /// Copies data of the write that receives its payload, into the frames that were taken for it
@@ -64,5 +80,19 @@ impl<R: Copy> Requests<R, ()> {
                 answer(request, error);
             }
         }
+    }
+
+    /// Takes the next reply that is ready, or the part of it that is, with a lease on its frames.
+    /// `None` if no reply is ready.
+    pub(crate) fn lend_reply(&mut self, driver: &mut Held<'_>) -> Option<Lent<R>> {
+        while self.take_ended().is_some() {}
+        let slot = self.first_reply()?;
+        let reply = self.reply(slot);
+        let (request, error) = (reply.request, reply.error.cloned());
+        let lease = |segments| Buffer::Frames(driver.slab().lease_shared(segments));
+        let frames = reply.data.map(|(_, segments)| lease(segments));
+        let runs = self.frames_of(slot);
+        let is_over = self.part_over(driver, slot);
+        Some(Lent { request, error, frames, runs, is_over })
     }
 }

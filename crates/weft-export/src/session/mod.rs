@@ -37,9 +37,9 @@
 pub(crate) mod codec;
 mod copies;
 mod incoming;
-mod kernel_client;
 mod outgoing;
 mod requests;
+mod sole_client;
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -57,8 +57,9 @@ use crate::record::Recorder;
 use crate::share::{ChosenExports, ClientShare};
 use crate::transport::Transport;
 use codec::Codec;
-pub(crate) use kernel_client::KernelClient;
+pub(crate) use copies::Lent;
 pub(crate) use requests::{Requests, end_turn_of_gone};
+pub(crate) use sole_client::SoleClient;
 
 /// Volume that an export serves.
 #[derive(Clone, Debug)]

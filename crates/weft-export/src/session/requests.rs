@@ -256,14 +256,27 @@ impl<R, H> Requests<R, H> {
     /// Records that the first reply was sent, or the part of it that was ready. Returns whether the
     /// request is over.
     pub(crate) fn part_sent(&mut self, driver: &mut Driver, slot: u32) -> bool {
-        let open = self.slots[slot as usize].as_mut().expect("open until answered");
-        for part in &mut open.parts {
-            if part.at == At::Ours {
-                self.held -= part.run.count;
-                driver.give_back_frames(part.run);
-                part.at = At::Unheld;
-            }
+        for run in self.frames_of(slot) {
+            self.take_back(driver, run);
         }
+        self.part_over(driver, slot)
+    }
+
+    /// Takes the frames of the first reply, or of the part of it that is ready, out of the request.
+    /// They stay on loan to the client until [`Self::take_back`].
+    pub(super) fn frames_of(&mut self, slot: u32) -> SmallVec<[Run; 1]> {
+        let parts = self.at_mut(slot).parts.iter_mut().filter(|part| part.at == At::Ours);
+        let take = |part: &mut RequestPart| {
+            part.at = At::Unheld;
+            part.run
+        };
+        parts.map(take).collect()
+    }
+
+    /// Goes on after the frames of the first reply, or of its part that was ready, were taken.
+    /// Returns whether the request is over.
+    pub(super) fn part_over(&mut self, driver: &mut Driver, slot: u32) -> bool {
+        let open = self.at_mut(slot);
         if open.is_last_part() {
             self.remove_first();
             return true;
@@ -289,7 +302,7 @@ impl<R, H> Requests<R, H> {
     }
 
     /// Gives frames of a reply, which were sent, back to the pool.
-    pub(super) fn take_back(&mut self, driver: &mut Driver, run: Run) {
+    pub(crate) fn take_back(&mut self, driver: &mut Driver, run: Run) {
         self.held -= run.count;
         driver.give_back_frames(run);
     }

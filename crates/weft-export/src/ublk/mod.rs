@@ -36,12 +36,12 @@ pub(crate) use devices::{add, open};
 use crate::error::errno_of;
 use crate::helper::Helper;
 use crate::record::VolumeRequest;
-use crate::session::{KernelClient, Served};
+use crate::session::{Served, SoleClient};
 use devices::Start;
 
 /// ublk port: the block device of one volume.
 pub(crate) struct UblkPort {
-    client: KernelClient<Request>,
+    client: SoleClient<Request>,
     /// Kernel's side of the device; `None` once the device was stopped.
     kernel: Option<Kernel>,
     /// Requests that have arrived and not begun, in order.
@@ -106,7 +106,7 @@ impl UblkPort {
             Command::Delete => device.delete(),
         })?;
         Ok(Self {
-            client: KernelClient::new(served, credit),
+            client: SoleClient::new(served, credit),
             kernel: Some(Kernel { queue, data }),
             waiting: VecDeque::new(),
             arrived: Vec::new(),

@@ -1,10 +1,12 @@
 //! Ring over io_uring: registered memory and files, submission, completion.
 //!
-//! Each `submit` enters the kernel once, however many operations were pushed. The slab is
-//! registered (in regions of 1 GiB, without the frame of zeros, which is mapped read-only and
-//! cannot be registered), and so are the files. A request of one segment inside a region uses
-//! `READ_FIXED` or `WRITE_FIXED`; the others pass addresses. Where the kernel refuses to register
-//! memory (RLIMIT_MEMLOCK), all requests pass addresses.
+//! Each `submit` enters the kernel once, however many operations were pushed. Files are registered.
+//! So is the slab, with the first file that is read and written with `O_DIRECT` (in regions of 1
+//! GiB, without the frame of zeros, which is mapped read-only and cannot be registered): requests
+//! to other files copy from and to it, which registered memory makes no faster, and registration
+//! takes all of it at once. A request of one segment inside a region uses `READ_FIXED` or
+//! `WRITE_FIXED`; the others pass addresses. Where the kernel refuses to register memory
+//! (RLIMIT_MEMLOCK), all requests pass addresses.
 //!
 //! # Why no completion is lost
 //!
@@ -49,7 +51,10 @@ pub struct UringRing {
     cancels: usize,
     cancels_max: usize,
     memory: Arc<Memory>,
+    /// Registered regions of the memory; empty before the registration and after a refused one.
     regions: Vec<Address>,
+    /// Whether the kernel has refused to register the memory.
+    is_refused: bool,
 }
 
 #[derive(Default)]
@@ -67,7 +72,7 @@ struct Slot {
 unsafe impl Send for UringRing {}
 
 impl UringRing {
-    /// Sets up a ring for `capacity` outstanding operations, and registers the slab.
+    /// Sets up a ring for `capacity` outstanding operations.
     ///
     /// # Errors
     /// Fails when the kernel refuses (`ENOSYS`, `EPERM`, `ENOMEM`), or is older than 5.6.
@@ -77,7 +82,7 @@ impl UringRing {
         if !ring.params().is_feature_nodrop() || !ring.params().is_feature_rw_cur_pos() {
             return Err(std::io::ErrorKind::Unsupported.into());
         }
-        let mut uring = Self {
+        Ok(Self {
             slots: (0..capacity).map(|_| Slot::default()).collect(),
             free: (0..capacity).rev().collect(),
             files: Vec::new(),
@@ -88,13 +93,16 @@ impl UringRing {
             cancels_max: (ring.params().cq_entries() as usize) - usize::from(capacity) - 1,
             memory: slab.memory(),
             regions: Vec::new(),
+            is_refused: false,
             ring,
-        };
-        uring.register_slab();
-        Ok(uring)
+        })
     }
 
+    /// Registers the slab, unless that was tried already.
     fn register_slab(&mut self) {
+        if self.is_refused || !self.regions.is_empty() {
+            return;
+        }
         let regions = self.memory.for_devices(REGION_BYTES);
         self.memory.want_huge_pages(&regions);
         let iovecs: Vec<_> = regions.iter().map(|region| iovec(*region)).collect();
@@ -104,10 +112,14 @@ impl UringRing {
         let registered = unsafe { self.ring.submitter().register_buffers(&iovecs) };
         match registered {
             Ok(()) => self.regions = regions,
-            Err(error) => tracing::info!(
-                %error,
-                "io_uring: payload memory not registered (RLIMIT_MEMLOCK); requests name addresses"
-            ),
+            Err(error) => {
+                self.is_refused = true;
+                tracing::info!(
+                    %error,
+                    "io_uring: payload memory not registered (RLIMIT_MEMLOCK); \
+                     requests name addresses"
+                );
+            }
         }
     }
 
@@ -244,8 +256,10 @@ impl Ring for UringRing {
     }
 
     fn set_kind(&mut self, index: u16, kind: FileKind) {
-        if kind != FileKind::Server {
-            return;
+        match kind {
+            FileKind::Device => return self.register_slab(),
+            FileKind::Memory | FileKind::PageCache => return,
+            FileKind::Server => {}
         }
         if self.blocking.is_empty() {
             let mut most = [u32::try_from(self.slots.len()).expect("16 bits"), 0];
@@ -353,7 +367,7 @@ impl Ring for UringRing {
     }
 
     fn describe(&self) -> String {
-        let buffers = if self.regions.is_empty() { ", buffers not registered" } else { "" };
+        let buffers = if self.is_refused { ", buffers not registered" } else { "" };
         let files = if self.files_registered { "" } else { ", files not registered" };
         format!("io_uring{buffers}{files}")
     }

@@ -6,16 +6,17 @@
 mod output;
 mod reads;
 
+use std::fs::File;
 use std::io::{self, Write};
 use std::ops::Range;
+use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use clap::{ArgGroup, Args};
 use weft_engine::assemble::Options;
-use weft_engine::knobs::Knobs;
-use weft_export::client::NbdClient;
+use weft_export::in_process::InProcessClient;
 use weft_runtime::mapfile::{Current, Mapfile, Status};
 use weft_terminal::outcome::{Exit, Failure, Outcome};
 use weft_terminal::result_file::{Output, ResultFile};
@@ -110,10 +111,7 @@ pub(crate) fn run(arguments: &Cat) -> Outcome {
         Copy::open(&asked, &assembly.uuid.to_string(), range.clone())
     });
     let copy = copy.transpose()?;
-    let directory = terminal::scratch()?;
-    terminal::remove_when_interrupted(&[directory.path().to_owned()])?;
-    let mut inside = Inside::start(volume, Knobs::default(), "cat", directory.path())?;
-    let mut client = NbdClient::connect(&inside.uri).map_err(Failure::Failed)?;
+    let (mut inside, mut client) = Inside::read(volume)?;
     let skip = arguments.skip_unreadable;
     let result = match copy {
         Some(copy) => copy.run(&mut client, skip).map(|map| unreadable_in(&map, range.start)),
@@ -140,7 +138,7 @@ fn unreadable_in(map: &Mapfile, start: u64) -> Vec<Range<u64>> {
 
 /// Copies a range to standard output, and writes its map. Returns the areas that could not be read.
 fn to_stdout(
-    client: &mut NbdClient,
+    client: &mut InProcessClient,
     all: u64,
     range: Range<u64>,
     skip: bool,
@@ -250,21 +248,23 @@ fn range(arguments: &Cat, all: u64) -> Result<Range<u64>, Failure> {
 
 /// Copies a range to standard output, from start to end.
 fn copy(
-    client: &mut NbdClient,
+    client: &mut InProcessClient,
     range: Range<u64>,
     skip: bool,
     map: &Mutex<Map>,
 ) -> Result<(), Failure> {
     let bar = progress("cat", range.end - range.start);
-    let mut out = io::stdout().lock();
+    // The buffer of `Stdout` ends at newlines and would cut the data there.
+    let mut out = File::from(io::stdout().as_fd().try_clone_to_owned()?);
     let mut reads = Reads::new(client, vec![range], skip);
-    while let Some(Piece { offset, data, bad }) = reads.next()? {
+    while let Some(piece) = reads.next()? {
+        let len = piece.len() as u64;
+        piece.try_for_each(|bytes| out.write_all(bytes))?;
+        let Piece { offset, bad, .. } = piece;
         bad.into_iter().for_each(|bad| locked(map).areas.add_bad(bad));
-        out.write_all(&data)?;
-        locked(map).read_to(offset + data.len() as u64);
-        bar.inc(data.len() as u64);
+        locked(map).read_to(offset + len);
+        bar.inc(len);
     }
-    out.flush()?;
     bar.finish_and_clear();
     Ok(())
 }

@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use weft_export::client::NbdClient;
+use weft_export::in_process::InProcessClient;
 use weft_runtime::mapfile::{Current, Mapfile, Status};
 use weft_terminal::outcome::Failure;
 use weft_terminal::result_file::{Output, ResultFile};
@@ -73,7 +73,7 @@ impl Copy {
     ///
     /// # Errors
     /// The array cannot be read, or a file cannot be written. The map is saved if possible.
-    pub(super) fn run(self, client: &mut NbdClient, skip: bool) -> Result<Mapfile, Failure> {
+    pub(super) fn run(self, client: &mut InProcessClient, skip: bool) -> Result<Mapfile, Failure> {
         self.compare(client)?;
         let left = self.range.end - self.range.start - self.map.bytes(Status::Finished);
         if let Some(note) = self.file.image.short_of_space(left) {
@@ -124,15 +124,17 @@ impl Copy {
 
     /// Compares samples of the earlier copy with the array, and refuses to continue if they differ:
     /// an image must not mix different states of an array.
-    fn compare(&self, client: &mut NbdClient) -> Result<(), Failure> {
+    fn compare(&self, client: &mut InProcessClient) -> Result<(), Failure> {
         let start = self.range.start;
         for sample in samples(&self.map, SAMPLE_BYTES) {
             let range = sample.start + start..sample.end + start;
             let piece = Reads::new(client, vec![range], true).next()?;
-            let Some(Piece { data, bad, .. }) = piece.filter(|piece| piece.bad.is_empty()) else {
-                continue;
-            };
-            assert!(bad.is_empty());
+            let Some(piece) = piece.filter(|piece| piece.bad.is_empty()) else { continue };
+            let mut data = Vec::with_capacity(piece.len());
+            let Ok(()) = piece.try_for_each(|bytes| {
+                data.extend_from_slice(bytes);
+                Ok::<(), std::convert::Infallible>(())
+            });
             let copied = self.file.image.read(sample.start, data.len());
             let copied = copied.map_err(|error| self.file.image.failed(&error))?;
             if let Some(at) = data.iter().zip(&copied).position(|(a, b)| a != b) {
@@ -152,20 +154,16 @@ impl Copy {
     /// which could not be.
     fn take(&mut self, piece: &Piece) -> Result<(), Failure> {
         let at = piece.offset - self.range.start;
-        let end = at + piece.data.len() as u64;
-        let mut next = at;
-        let bad =
-            piece.bad.iter().map(|bad| bad.start - self.range.start..bad.end - self.range.start);
-        for bad in bad.chain(std::iter::once(end..end)) {
-            let part = usize::try_from(next - at).map_err(Failure::failed)?
-                ..usize::try_from(bad.start - at).map_err(Failure::failed)?;
-            if !part.is_empty() {
-                let written = self.file.write(&piece.data[part], next);
-                written.map_err(|error| self.file.image.failed(&error))?;
-            }
-            self.map.set(next..bad.start, Status::Finished);
-            self.map.set(bad.clone(), Status::Bad);
-            next = bad.end;
+        let mut end = at;
+        piece.try_for_each(|bytes| {
+            let written = self.file.write(bytes, end);
+            end += bytes.len() as u64;
+            written.map_err(|error| self.file.image.failed(&error))
+        })?;
+        self.map.set(at..end, Status::Finished);
+        for bad in &piece.bad {
+            let bad = bad.start - self.range.start..bad.end - self.range.start;
+            self.map.set(bad, Status::Bad);
         }
         self.map.current.position = end;
         self.file.save_if_old(&self.map);

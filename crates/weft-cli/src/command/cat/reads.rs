@@ -3,22 +3,22 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 
-use weft_export::client::NbdClient;
-use weft_nbd::NbdError;
+use weft_engine::ReplyError;
+use weft_export::in_process::{InProcessClient, ReadData};
 use weft_terminal::outcome::Failure;
 
 /// Reads of ranges of an array, in the order of the ranges.
 pub(super) struct Reads<'c> {
-    client: &'c mut NbdClient,
+    client: &'c mut InProcessClient,
     /// Ranges for which no request was sent yet, without the parts that were requested.
     ranges: VecDeque<Range<u64>>,
     /// Whether unreadable blocks are replaced by zeros.
     skip: bool,
     /// Ranges for which a request was sent and no result was returned yet, in their order, each
     /// with the cookie of its request.
-    waiting: VecDeque<(u64, Range<u64>)>,
+    waiting: VecDeque<(u32, Range<u64>)>,
     /// Answers that arrived before those to earlier requests, by cookie.
-    here: BTreeMap<u64, Result<Vec<u8>, NbdError>>,
+    here: BTreeMap<u32, Result<ReadData, ReplyError>>,
 }
 
 /// Result of one read.
@@ -26,14 +26,47 @@ pub(super) struct Piece {
     /// First byte of the read, counted in the array.
     pub(super) offset: u64,
     /// Bytes that were read, with zeros in the ranges `bad`.
-    pub(super) data: Vec<u8>,
+    data: Vec<Part>,
     /// Ranges of the array that could not be read, in ascending order; adjacent ranges are not
     /// joined.
     pub(super) bad: Vec<Range<u64>>,
 }
 
+/// Consecutive bytes of a [`Piece`].
+enum Part {
+    Read(ReadData),
+    /// Zeros in place of a block that cannot be read, with their number.
+    Zeros(usize),
+}
+
+impl Piece {
+    /// Number of bytes.
+    pub(super) fn len(&self) -> usize {
+        let len = |part: &Part| match part {
+            Part::Read(data) => data.len(),
+            Part::Zeros(len) => *len,
+        };
+        self.data.iter().map(len).sum()
+    }
+
+    /// Calls `take` with the bytes, in slices and in order, until it fails.
+    pub(super) fn try_for_each<E>(
+        &self,
+        mut take: impl FnMut(&[u8]) -> Result<(), E>,
+    ) -> Result<(), E> {
+        self.data.iter().try_for_each(|part| match part {
+            Part::Read(data) => data.try_for_each(&mut take),
+            Part::Zeros(len) => take(&ZEROS[..*len]),
+        })
+    }
+}
+
 impl<'c> Reads<'c> {
-    pub(super) fn new(client: &'c mut NbdClient, ranges: Vec<Range<u64>>, skip: bool) -> Self {
+    pub(super) fn new(
+        client: &'c mut InProcessClient,
+        ranges: Vec<Range<u64>>,
+        skip: bool,
+    ) -> Self {
         let ranges = ranges.into_iter().filter(|range| !range.is_empty()).collect();
         Self { client, ranges, skip, waiting: VecDeque::new(), here: BTreeMap::new() }
     }
@@ -53,12 +86,14 @@ impl<'c> Reads<'c> {
             if range.is_empty() {
                 self.ranges.pop_front();
             }
-            let cookie = self.send(&piece)?;
+            let cookie = self.send(&piece);
             self.waiting.push_back((cookie, piece));
         }
         let Some((cookie, range)) = self.waiting.pop_front() else { return Ok(None) };
         let piece = match self.answer(cookie)? {
-            Ok(data) => Piece { offset: range.start, data, bad: Vec::new() },
+            Ok(data) => {
+                Piece { offset: range.start, data: vec![Part::Read(data)], bad: Vec::new() }
+            }
             Err(_) if self.skip => self.blocks(range)?,
             Err(error) => {
                 return Err(Failure::failed(format!(
@@ -72,20 +107,19 @@ impl<'c> Reads<'c> {
         Ok(Some(piece))
     }
 
-    fn send(&mut self, range: &Range<u64>) -> Result<u64, Failure> {
-        let len = u32::try_from(range.end - range.start).expect("at most READ_BYTES");
-        self.client.read(range.start, len).map_err(Failure::Failed)
+    fn send(&mut self, range: &Range<u64>) -> u32 {
+        self.client.read(range.start, range.end - range.start)
     }
 
     /// Waits for the answer to the request with this cookie. The inner error is that of the
     /// request.
-    fn answer(&mut self, cookie: u64) -> Result<Result<Vec<u8>, NbdError>, Failure> {
+    fn answer(&mut self, cookie: u32) -> Result<Result<ReadData, ReplyError>, Failure> {
         loop {
             if let Some(result) = self.here.remove(&cookie) {
                 return Ok(result);
             }
-            let answer = self.client.answer().map_err(Failure::Failed)?;
-            self.here.insert(answer.cookie, answer.result);
+            let reply = self.client.reply().map_err(Failure::Failed)?;
+            self.here.insert(reply.cookie, reply.result);
         }
     }
 
@@ -96,12 +130,12 @@ impl<'c> Reads<'c> {
         while next < range.end {
             let block = next..(next + 1).next_multiple_of(BLOCK_BYTES).min(range.end);
             next = block.end;
-            let cookie = self.send(&block)?;
+            let cookie = self.send(&block);
             match self.answer(cookie)? {
-                Ok(data) => piece.data.extend(data),
+                Ok(data) => piece.data.push(Part::Read(data)),
                 Err(_) => {
                     let len = usize::try_from(block.end - block.start).expect("at most a block");
-                    piece.data.resize(piece.data.len() + len, 0);
+                    piece.data.push(Part::Zeros(len));
                     piece.bad.push(block);
                 }
             }
@@ -111,10 +145,12 @@ impl<'c> Reads<'c> {
 }
 
 /// Unit of unreadable areas: a block is read completely or replaced by zeros.
-const BLOCK_BYTES: u64 = 4096;
+const BLOCK_BYTES: u64 = ZEROS.len() as u64;
+static ZEROS: [u8; 4096] = [0; 4096];
 
 /// Size of a read, in bytes: a few full stripes of common arrays, so that every member is busy.
 const READ_BYTES: u64 = 1 << 20;
 
-/// Largest number of reads in flight. It keeps members busy, and takes 8 MiB of memory.
+/// Largest number of reads in flight. It keeps members busy, and takes 8 MiB of memory, of which
+/// the pool has several times as much for a client.
 const READS_MAX: usize = 8;

@@ -1,4 +1,5 @@
-//! Kernel of this machine as the one client of a port, from the port's start to its end.
+//! The one client of a port, from the port's start to its end: the kernel of this machine, or this
+//! process.
 
 use weft_runtime::serve::clients::client_of;
 use weft_runtime::serve::driver::Event;
@@ -7,15 +8,15 @@ use weft_units::Bytes;
 
 use super::{Requests, Served};
 
-/// The kernel as the client of a port. `R` is a request in the form of the port.
-pub(crate) struct KernelClient<R> {
+/// Client of a port that has one client. `R` is a request in the form of the port.
+pub(crate) struct SoleClient<R> {
     served: Served,
     credit: Bytes,
-    /// Requests of the kernel; `None` before the start.
+    /// Requests of the client; `None` before the start.
     requests: Option<Requests<R, ()>>,
 }
 
-impl<R: Copy> KernelClient<R> {
+impl<R: Copy> SoleClient<R> {
     pub(crate) fn new(served: Served, credit: Bytes) -> Self {
         Self { served, credit, requests: None }
     }
@@ -24,14 +25,14 @@ impl<R: Copy> KernelClient<R> {
         &self.served
     }
 
-    /// Makes the kernel a client, when the port starts.
+    /// Makes the client known to the driver, when the port starts.
     pub(crate) fn start(&mut self, cx: &mut Context<'_, '_>) {
         let mut requests = Requests::new(client_of(cx.port(), 0), self.credit);
         requests.choose(cx.driver, self.served.clone(), self.served.share);
         self.requests = Some(requests);
     }
 
-    /// Requests of the kernel; `None` before the start.
+    /// Requests of the client; `None` before the start.
     pub(crate) fn requests_mut(&mut self) -> Option<&mut Requests<R, ()>> {
         self.requests.as_mut()
     }
