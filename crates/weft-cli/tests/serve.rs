@@ -12,6 +12,7 @@ use common::{Served, array, bytes_of, command, contents, exits, json};
 use serde_json::Value;
 use tempfile::tempdir;
 use weft_engine::knobs::{KnobRow, TABLE};
+use weft_export::control;
 use weft_nbd::Op;
 
 /// Data in which every word encodes its address.
@@ -796,7 +797,57 @@ fn members_are_failed_all_or_none() {
     exits(path, 0, &["fail", "vol", "a", "d"]);
     assert_eq!(states(), "faininfain");
     let text = exits(path, 3, &["fail", "vol", "b"]).err;
-    assert!(text.contains("be left to know every byte; add one"), "{text}");
+    assert!(text.contains("/b: found a member that the array needs, expected one"), "{text}");
+    assert!(text.contains("too few members would be left to know every byte"), "{text}");
+    assert!(text.contains("it stays in use; weft add a member and weft wait"), "{text}");
+    exits(path, 0, &["stop", "vol"]);
+    assert_eq!(served.wait(), Some(0));
+}
+
+/// Without `fail_last_dev` the last copy is not failed, and mdadm gets EBUSY for it. The refusal
+/// names the member, and the way out.
+#[test]
+fn the_last_copy_is_not_failed_and_the_refusal_says_what_to_do() {
+    let dir = tempdir().unwrap();
+    let path = dir.path();
+    exits(path, 0, &["create", "-l1", "-n2", "--member-size=8M", "--name=vol", "a", "b"]);
+    let served = Served::start(path, &["a", "b"]);
+    exits(path, 0, &["fail", "vol", "a"]);
+    let said = common::weft(path, &["fail", "vol", "b", "--json"]);
+    assert_eq!(said.status.code(), Some(3));
+    let said: Value = serde_json::from_slice(&said.stdout).unwrap();
+    let text = said["error"].as_str().unwrap().to_owned();
+    assert_eq!((said["kind"].as_str(), said["exit"].as_u64()), (Some("refused"), Some(3)));
+    assert!(text.contains("/b: found a member that the array needs"), "{text}");
+    assert!(text.contains("no copy left; it stays in use; weft add a member"), "{text}");
+    assert!(text.contains("fail_last_dev=1"), "{text}");
+
+    let mut socket = control::Client::connect(&path.join("weft/vol.sock")).unwrap();
+    let answer = socket.command(control::Command::Fail { members: vec!["1".into()] }).unwrap();
+    assert_eq!((answer.ok, answer.kind), (false, Some(control::FailureKind::Refused)));
+    let error = answer.error.unwrap();
+    assert!(text.ends_with(&error), "{error}");
+    let status = socket.command(control::Command::Status).unwrap().status.unwrap();
+    assert_eq!(status.volumes[0].members[1].state, "in_sync");
+
+    exits(path, 0, &["set", "vol", "fail_last_dev=1"]);
+    exits(path, 0, &["fail", "vol", "b"]);
+    let status = socket.command(control::Command::Status).unwrap().status.unwrap();
+    assert_eq!(status.volumes[0].members[1].state, "faulty");
+    drop(served);
+}
+
+#[test]
+fn a_member_of_an_array_without_redundancy_is_not_failed() {
+    let dir = tempdir().unwrap();
+    let path = dir.path();
+    exits(path, 0, &["create", "-l0", "-n2", "--member-size=8M", "--name=vol", "a", "b"]);
+    let served = Served::start(path, &["a", "b"]);
+    let text = exits(path, 3, &["fail", "vol", "b"]).err;
+    let expected = "/b: found a member that the array needs, expected one that it can do without: \
+                    without redundancy, data is lost with any member; it stays in use; to do \
+                    without the member, copy the content to another array";
+    assert!(text.contains(expected), "{text}");
     exits(path, 0, &["stop", "vol"]);
     assert_eq!(served.wait(), Some(0));
 }

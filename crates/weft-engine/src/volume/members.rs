@@ -53,24 +53,59 @@ impl Volume {
         Ok(self.recorded().filter(|_| !breaks))
     }
 
-    /// Error text that explains why `positions` cannot all be failed. The text names the members
-    /// that can be failed, tried in the order given.
+    /// Error text that explains why `positions` cannot all be failed: the members that stay in use
+    /// and the reason, those that can be failed, tried in the order given, and the next step.
     fn too_few(&self, positions: &[usize]) -> String {
-        let why = "too few members would be left to know every byte";
-        let way_out = "add one and let it be rebuilt first";
-        let mut may: Vec<usize> = Vec::new();
+        let (mut may, mut stay): (Vec<usize>, Vec<usize>) = Default::default();
         for position in positions {
             may.push(*position);
             if self.array.breaks_without(&may) {
-                may.pop();
+                stay.extend(may.pop());
             }
         }
-        if may.is_empty() {
-            return format!("{why}; {way_out}");
+        let labels = |positions: &[usize]| {
+            let label = |position: &usize| self.array.members[*position].info.label.as_str();
+            positions.iter().map(label).collect::<Vec<_>>().join(", ")
+        };
+        let (what, one, it) = match stay.len() {
+            1 => ("a member", "one", "it stays"),
+            _ => ("members", "ones", "they stay"),
+        };
+        let result = match may.len() {
+            0 => format!("{it} in use"),
+            _ => format!("none was failed, and only {} may be", labels(&may)),
+        };
+        let (why, next) = self.why_needed();
+        let stay = labels(&stay);
+        format!(
+            "{stay}: found {what} that the array needs, expected {one} that it can do without: \
+             {why}; {result}; {next}"
+        )
+    }
+
+    /// Reason why the array needs a member that cannot be failed, and the next step of an
+    /// administrator.
+    fn why_needed(&self) -> (&'static str, &'static str) {
+        let membership = &self.array.membership;
+        if !membership.is_redundant {
+            let next = "to do without the member, copy the content to another array";
+            return ("without redundancy, data is lost with any member", next);
         }
-        let labels = may.iter().map(|position| self.array.members[*position].info.label.as_str());
-        let labels = labels.collect::<Vec<_>>().join(", ");
-        format!("{why}; none was failed, and only {labels} may be; for more, {way_out}")
+        let copies = self.raid.has_copies();
+        let why = match copies {
+            true => "without it, some data would have no copy left",
+            false => "too few members would be left to know every byte",
+        };
+        // A broken array takes no member.
+        let next = match (membership.broken, copies) {
+            (true, _) => "the array is broken: stop it, and serve it again",
+            (false, true) => {
+                "weft add a member and weft wait for its rebuild first, or weft set \
+                 fail_last_dev=1, with which the data is given up"
+            }
+            (false, false) => "weft add a member and weft wait for its rebuild first",
+        };
+        (why, next)
     }
 
     /// Time without an answer after which other members are read instead of a member, and time
