@@ -68,8 +68,10 @@ fn a_member_is_replaced_while_it_works_over_a_stop() {
     assert!(refused.contains("found a member that is no free spare"), "{refused}");
     let refused = exits(path, 3, &["replace", "vol", "d"]).err;
     assert!(refused.contains("found a member that is not in sync"), "{refused}");
-    let said = json(path, &["replace", "vol", "b", "--with", "d", "--json"]);
+    let said = json(path, &["replace", "vol", "b", "--json"]);
     assert_eq!(said["schema"], "weft.replace/1");
+    let with = said["with"].as_array().unwrap();
+    assert!(with.len() == 1 && with[0].as_str().unwrap().ends_with("/d"), "{said}");
     exits(path, 1, &["replace", "vol", "b"]);
     let start = std::time::Instant::now();
     while members(path)[3] != ("d".into(), "rebuilding".into(), None, Some(1)) {
@@ -100,6 +102,58 @@ fn a_member_is_replaced_while_it_works_over_a_stop() {
         let seen = common::weft(path, &[&["cat"][..], &rest].concat());
         assert!(seen.status.success() && seen.stdout == content, "{rest:?}: {:?}", seen.stderr);
     }
+}
+
+/// While a check runs, no spare is bound: the request to replace a member is shown meanwhile, as
+/// md's `want_replacement`.
+#[test]
+fn a_replacement_that_waits_is_shown_with_its_spare() {
+    let dir = common::array();
+    let path = dir.path();
+    let served = Served::start(path, &["a", "b", "c", "--set", "sync_speed_max=100"]);
+    exits(path, 0, &["add", "vol", "d", "e", "--member-size", "8M"]);
+    exits(path, 0, &["check", "vol", "--no-wait"]);
+    let said = exits(path, 0, &["replace", "vol", "c", "b", "--with", "e"]).out;
+    let lines: Vec<&str> = said.lines().collect();
+    assert!(lines[0].contains("/c with ") && lines[0].ends_with("/e"), "{said}");
+    assert!(lines[1].contains("/b with ") && lines[1].ends_with("/d"), "{said}");
+
+    let status = json(path, &["status", "--json"]);
+    let of = |name: &str, key: &str| {
+        let members = status["servers"][0]["volumes"][0]["members"].as_array().unwrap();
+        let is_it = |it: &&serde_json::Value| it["label"].as_str().unwrap().ends_with(name);
+        members.iter().find(is_it).unwrap()[key].clone()
+    };
+    assert_eq!((of("/c", "want_replacement"), of("/e", "reserved_for")), (true.into(), 2.into()));
+    assert_eq!((of("/b", "want_replacement"), of("/d", "reserved_for")), (true.into(), 1.into()));
+    assert_eq!(of("/a", "want_replacement"), serde_json::Value::Null);
+    let text = exits(path, 0, &["status"]).out;
+    let line = text.lines().find(|line| line.contains("want_replacement: ")).unwrap();
+    assert!(line.contains("/b, by ") && line.ends_with("/d"), "{text}");
+    let text = exits(path, 0, &["detail", "vol"]).out;
+    let row = |name: &str| text.lines().find(|line| line.ends_with(name)).unwrap().to_owned();
+    assert!(row("/c").contains("active sync want_replacement"), "{text}");
+    assert!(row("/e").contains("spare reserved for 2"), "{text}");
+    let detail = json(path, &["detail", "vol", "--json"]);
+    assert_eq!(detail["members"][2]["want_replacement"], true);
+    let metrics = exits(path, 0, &["metrics"]).out;
+    let sample = |slot: u8, value: u8| {
+        let of = format!(",slot=\"{slot}\"}} {value}");
+        let mut lines = metrics.lines().filter(|line| line.ends_with(&of));
+        lines.any(|line| line.starts_with("weft_member_want_replacement{"))
+    };
+    assert!(sample(0, 0) && sample(1, 1) && sample(2, 1), "{metrics}");
+
+    exits(path, 0, &["set", "vol", "sync_speed_max=200000"]);
+    exits(path, 0, &["idle", "vol"]);
+    exits(path, 0, &["wait", "vol"]);
+    let now = members(path);
+    let is = |label: &str, slot| now.contains(&(label.into(), "in_sync".into(), Some(slot), None));
+    assert!(is("e", 2) && is("d", 1), "{now:?}");
+    let status = exits(path, 0, &["status"]).out;
+    assert!(!status.contains("want_replacement"), "{status}");
+    exits(path, 0, &["stop", "vol"]);
+    assert_eq!(served.wait(), Some(0));
 }
 
 #[test]

@@ -562,6 +562,13 @@ pub struct MemberStatus {
     /// none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replaces: Option<u16>,
+    /// Whether the member is to be replaced, or is being replaced (md: `want_replacement`).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub want_replacement: bool,
+    /// Slot of the member that this spare is reserved to replace, before it is filled; absent for
+    /// other members.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reserved_for: Option<u16>,
     /// Index of the member's entry in the array `dev_roles` of the superblock.
     pub dev_number: u32,
     /// State of the member: `in_sync`, `rebuilding`, `spare` or `faulty`.

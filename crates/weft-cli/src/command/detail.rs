@@ -95,6 +95,10 @@ struct Row {
     /// Whether the member is write-mostly: data is read from it only if no other member with the
     /// data can be read.
     write_mostly: bool,
+    /// Whether the member is to be replaced, or is being replaced (md: `want_replacement`).
+    want_replacement: bool,
+    /// Slot of the member that this spare is reserved to replace; `None` for other members.
+    reserved_for: Option<u16>,
     label: String,
 }
 
@@ -154,6 +158,8 @@ impl Facts {
                 Some(_) => "spare",
             },
             write_mostly: member.is_some_and(|member| member.write_mostly),
+            want_replacement: member.is_some_and(|member| member.want_replacement),
+            reserved_for: member.and_then(|member| member.reserved_for),
             label: member.map(|member| member.label.clone()).unwrap_or_default(),
         };
         let in_slot = |slot: u16| {
@@ -220,6 +226,8 @@ impl Facts {
                 slot: Some(slot),
                 state,
                 write_mostly: member.is_some_and(|member| member.superblock.is_write_mostly()),
+                want_replacement: false,
+                reserved_for: None,
                 label: member.map(|member| member.info.label.clone()).unwrap_or_default(),
             });
         }
@@ -230,6 +238,8 @@ impl Facts {
                 slot: None,
                 state: "spare",
                 write_mostly: spare.superblock.is_write_mostly(),
+                want_replacement: false,
+                reserved_for: None,
                 label: spare.info.label.clone(),
             });
         }
@@ -399,8 +409,12 @@ impl Facts {
         let set = row.slot.and_then(|slot| self.mirror_set(slot)).filter(|_| row.state == IN_SYNC);
         let set = set.map(|set| format!(" set-{set}")).unwrap_or_default();
         let mostly = if row.write_mostly { " writemostly" } else { "" };
+        let wanted = if row.want_replacement { " want_replacement" } else { "" };
+        let reserved = row.reserved_for.map(|slot| format!(" reserved for {slot}"));
+        let reserved = reserved.unwrap_or_default();
         let line = format!(
-            "   {number:>5}   {major:>5}    {minor:>5}    {slot:>5}      {}{set}{mostly}   {}",
+            "   {number:>5}   {major:>5}    {minor:>5}    {slot:>5}      {}{set}{mostly}{wanted}\
+             {reserved}   {}",
             row.state, row.label
         );
         line.trim_end().to_owned()
@@ -414,6 +428,7 @@ impl Facts {
                 json!({
                     "number": row.number, "slot": row.slot, "state": row.state.replace(' ', "_"),
                     "member": row.number.map(|_| row.label.clone()),
+                    "want_replacement": row.want_replacement, "reserved_for": row.reserved_for,
                 })
             })
             .collect();

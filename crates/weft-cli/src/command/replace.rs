@@ -4,12 +4,12 @@ use std::io::Write;
 
 use clap::Args;
 use serde_json::json;
-use weft_export::control::Command;
+use weft_export::control::{Command, VolumeStatus};
 use weft_terminal::outcome::{Exit, Failure, Outcome};
 use weft_terminal::terminal::{print_json, stdout};
 
 use crate::named_members::{self, Named};
-use crate::target::Target;
+use crate::target::{Target, only_volume};
 
 /// Replaces members that still work, by spares that are filled beside them
 ///
@@ -43,21 +43,84 @@ pub(crate) fn run(arguments: &Replace) -> Outcome {
     let mut target = Target::connect(&arguments.target)?;
     let members = named_members::all(&mut target, &arguments.members)?;
     let with = named_members::all(&mut target, &arguments.with)?;
+    let slots = slots_of(&mut target, &members)?;
     let indices = |named: &[Named]| named.iter().map(|it| it.index.clone()).collect();
     target.ask(Command::Replace { members: indices(&members), with: indices(&with) })?;
-    let labels = |named: Vec<Named>| named.into_iter().map(|it| it.label).collect::<Vec<_>>();
-    let (members, with) = (labels(members), labels(with));
+    let status = target.status()?;
+    let volume = only_volume(&target.name, &status)?;
+    let spares = slots.iter().map(|slot| spare_of(volume, *slot));
+    let named = with.into_iter().map(|it| Some(it.label)).chain(std::iter::repeat(None));
+    let spares: Vec<_> = named.zip(spares).map(|(named, found)| named.or(found)).collect();
+    let labels: Vec<String> = members.into_iter().map(|it| it.label).collect();
     if arguments.json {
         let volume = &target.name;
         print_json(&json!({
-            "schema": "weft.replace/1", "volume": volume, "members": members, "with": with
+            "schema": "weft.replace/1", "volume": volume, "members": labels, "with": spares
         }))?;
     } else {
         let mut out = stdout();
-        for member in members {
-            writeln!(out, "replacing {member}")?;
+        for (member, spare) in labels.iter().zip(&spares) {
+            let by = spare.as_ref().map(|spare| format!(" with {spare}")).unwrap_or_default();
+            writeln!(out, "replacing {member}{by}")?;
         }
         out.flush()?;
     }
     Ok(Exit::Done)
+}
+
+/// Slots of the members `named`; `None` for one without a slot.
+fn slots_of(target: &mut Target, named: &[Named]) -> Result<Vec<Option<u16>>, Failure> {
+    let status = target.status()?;
+    let volume = only_volume(&target.name, &status)?;
+    let slot = |named: &Named| {
+        let mut members = volume.members.iter();
+        members.find(|member| member.index.to_string() == named.index)?.slot
+    };
+    Ok(named.iter().map(slot).collect())
+}
+
+/// Label of the spare that replaces the member at `slot`, after the command: it is reserved, is
+/// filled, or already has the slot of a small member. `None` if there is none any more.
+fn spare_of(volume: &VolumeStatus, slot: Option<u16>) -> Option<String> {
+    let at = slot?;
+    let mut members = volume.members.iter();
+    let wanted = volume.members.iter().any(|it| it.slot == slot && it.want_replacement);
+    let found = members.find(|member| match wanted {
+        true => member.reserved_for == Some(at) || member.replaces == Some(at),
+        false => member.slot == slot && member.state != "faulty",
+    });
+    found.map(|member| member.label.clone())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weft_export::control::MemberStatus;
+
+    #[test]
+    fn the_spare_that_was_chosen_is_found_in_each_state() {
+        let member = |label: &str, slot, wanted| MemberStatus {
+            label: label.into(),
+            slot,
+            want_replacement: wanted,
+            state: if slot.is_some() { "in_sync" } else { "spare" }.into(),
+            ..MemberStatus::default()
+        };
+        let of = |members: [MemberStatus; 3]| {
+            let volume = VolumeStatus { members: members.into(), ..VolumeStatus::default() };
+            spare_of(&volume, Some(1))
+        };
+        let spare = || member("b", None, false);
+        let waits = MemberStatus { reserved_for: Some(1), ..spare() };
+        let filled = MemberStatus { replaces: Some(1), state: "rebuilding".into(), ..spare() };
+        for chosen in [waits, filled] {
+            let found = of([member("a", None, false), member("old", Some(1), true), chosen]);
+            assert_eq!(found.as_deref(), Some("b"));
+        }
+        let old = MemberStatus { state: "faulty".into(), ..member("old", None, false) };
+        let has_slot = member("b", Some(1), false);
+        assert_eq!(of([old, has_slot, member("c", Some(0), false)]).as_deref(), Some("b"));
+        let without = of([member("a", Some(0), false), member("old", Some(1), true), spare()]);
+        assert_eq!(without, None);
+    }
 }

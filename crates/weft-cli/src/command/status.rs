@@ -210,6 +210,7 @@ fn volume_text(text: &mut String, volume: &VolumeStatus) {
     if let Some(progress) = progress_text(volume) {
         let _ = writeln!(text, "      {progress}");
     }
+    to_be_replaced_text(text, volume);
     bad_blocks_text(text, volume);
     write_back_text(text, volume);
     text.push_str("      ");
@@ -223,6 +224,28 @@ fn volume_text(text: &mut String, volume: &VolumeStatus) {
         let _ = writeln!(text, "bitmap: {used}/{pages} pages [{}KB], {chunk} chunk", used * 4);
     }
     text.push('\n');
+}
+
+/// Appends a line about each member that is to be replaced and has no replacement that is filled
+/// yet, with the spare that is reserved for it.
+fn to_be_replaced_text(text: &mut String, volume: &VolumeStatus) {
+    let with = |slot: fn(&MemberStatus) -> Option<u16>, wanted: &MemberStatus| {
+        let is_of = |it: &&MemberStatus| wanted.slot.is_some() && slot(it) == wanted.slot;
+        volume.members.iter().find(is_of)
+    };
+    for wanted in volume.members.iter().filter(|member| member.want_replacement) {
+        if with(|it| it.replaces, wanted).is_some() {
+            continue;
+        }
+        let by = with(|it| it.reserved_for, wanted).map(|spare| format!(", by {}", spare.label));
+        // Writing to a string cannot fail.
+        let _ = writeln!(
+            text,
+            "      want_replacement: {}{}",
+            wanted.label,
+            by.unwrap_or_else(|| ", once there is a spare".into())
+        );
+    }
 }
 
 /// Appends a line about each member with bad blocks.

@@ -113,7 +113,10 @@ fn is_due(volume: &VolumeStatus) -> bool {
     let reshapes = volume.sync_action == "idle" && volume.reshape.is_some();
     reshapes
         || volume.sync_action == "idle"
-            && members.any(|it| it.replaces.is_some() || (volume.degraded > 0 && waits(&it.state)))
+            && members.any(|it| {
+                let replaced = it.want_replacement || it.replaces.is_some();
+                replaced || (volume.degraded > 0 && waits(&it.state))
+            })
 }
 
 /// Longest time from the moment at which a rebuild is due to its start, which takes a few
@@ -142,5 +145,8 @@ mod tests {
         assert!(!is_due(&volume("idle", 1, &["in_sync", "faulty"])));
         assert!(!is_due(&volume("idle", 0, &["in_sync", "spare"])));
         assert!(!is_due(&volume("frozen", 1, &["in_sync", "spare"])));
+        let mut asked = volume("idle", 0, &["in_sync", "spare"]);
+        asked.members[0].want_replacement = true;
+        assert!(is_due(&asked), "the spare is not bound yet");
     }
 }

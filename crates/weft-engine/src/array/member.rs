@@ -306,6 +306,7 @@ impl Member {
         ranges.map(|range| SectorRange { start: self.data_sector(range.start), len: range.len })
     }
 
+    /// Snapshot of the member, without its part in replacements, which the array knows.
     pub(crate) fn snapshot(&self, party: impl Fn(Account) -> Party) -> MemberSnapshot {
         let accounts = self.served.accounts();
         let served = accounts.map(|it| (party(it), Sectors(self.served.sectors(it))));
@@ -316,6 +317,8 @@ impl Member {
             slot: self.slot.filter(|_| self.superblock.is_some()),
             dev_number: self.number,
             replaces: self.replaces,
+            want_replacement: false,
+            reserved_for: None,
             state: self.state,
             data: self
                 .superblock

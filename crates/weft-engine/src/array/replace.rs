@@ -27,9 +27,10 @@ use crate::array::bad_blocks::BadLog;
 use crate::array::member::Member;
 use crate::array::outbox::Outbox;
 use crate::contract::error::ReplyError;
-use crate::contract::input::Replace;
+use crate::contract::input::{Account, Replace};
 use crate::contract::member::MemberState;
 use crate::contract::output::Notice;
+use crate::contract::snapshot::{MemberSnapshot, Party};
 use crate::layout::slot_set::SlotSet;
 use crate::mutant::Mutant;
 
@@ -132,6 +133,34 @@ impl Array {
             None => !self.is_named(member.info.index),
         };
         self.members.iter().position(|it| it.may_take_slot() && fits(it))
+    }
+
+    /// Snapshots of all members. `party` returns the owner of an account.
+    pub(crate) fn member_snapshots(&self, party: impl Fn(Account) -> Party) -> Vec<MemberSnapshot> {
+        let snapshots = self.members.iter().map(|member| member.snapshot(&party));
+        let mut snapshots: Vec<MemberSnapshot> = snapshots.collect();
+        for (member, snapshot) in self.members.iter().zip(&mut snapshots) {
+            let is_asked = self.to_replace.iter().any(|it| it.member == member.info.index);
+            let is_copied = member.slot.is_some_and(|slot| self.replacement_of(slot).is_some());
+            snapshot.want_replacement = is_asked || is_copied;
+        }
+        for replace in &self.to_replace {
+            let slot = self.position_of(replace.member).and_then(|it| self.members[it].slot);
+            let is_meant = |index: MemberIndex| match replace.with {
+                Some(with) => index == with,
+                None => !self.is_named(index),
+            };
+            let free = (0..self.members.len()).filter(|&it| {
+                let (member, snapshot) = (&self.members[it], &snapshots[it]);
+                let is_free = member.state == MemberState::Spare && snapshot.reserved_for.is_none();
+                is_free && is_meant(member.info.index)
+            });
+            // Spares that can be bound at once go first, as in [`Array::bind_replacements`].
+            if let Some(spare) = free.min_by_key(|it| !self.members[*it].may_take_slot()) {
+                snapshots[spare].reserved_for = slot;
+            }
+        }
+        snapshots
     }
 
     /// Binds spares to the slots of the members that they are to replace.

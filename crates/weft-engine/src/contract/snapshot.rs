@@ -364,6 +364,11 @@ pub struct MemberSnapshot {
     /// Slot that this member takes over from another member when it is filled as a replacement;
     /// `None` if it is no replacement.
     pub replaces: Option<Slot>,
+    /// Whether the member is to be replaced, or is being replaced (md: `want_replacement`).
+    pub want_replacement: bool,
+    /// Slot for which this spare is reserved: it is to replace the member there, and is not bound
+    /// yet. `None` if it is reserved for none.
+    pub reserved_for: Option<Slot>,
     /// Index of the member in the superblock's `dev_roles`.
     pub dev_number: u32,
     /// State of the member in the array.

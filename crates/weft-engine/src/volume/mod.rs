@@ -575,12 +575,7 @@ impl Volume {
             raid: self.raid.snapshot(),
             requests_active: self.requests_active(),
             knobs: self.knobs,
-            members: self
-                .array
-                .members
-                .iter()
-                .map(|member| member.snapshot(|account| self.clients.party(account)))
-                .collect(),
+            members: self.array.member_snapshots(|account| self.clients.party(account)),
             accounts: self.clients.snapshot(&self.array),
         }
     }

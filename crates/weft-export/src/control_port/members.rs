@@ -23,6 +23,8 @@ pub(super) fn status_of(
         device: open.and_then(OpenMember::device_number),
         slot: member.slot.map(|slot| slot.0),
         replaces: member.replaces.map(|slot| slot.0),
+        want_replacement: member.want_replacement,
+        reserved_for: member.reserved_for.map(|slot| slot.0),
         dev_number: member.dev_number,
         write_mostly: member.write_mostly,
         overlay: open.is_some_and(|open| open.overlay().is_some()),

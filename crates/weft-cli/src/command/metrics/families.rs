@@ -285,6 +285,9 @@ fn of_member(families: &mut Families, volume: &str, member: &MemberStatus) {
     let of = [("volume", volume), ("member", member.label.as_str()), ("slot", &slot)];
     let state = [of[0], of[1], of[2], ("state", &member.state)];
     families.gauge("weft_member_state", "State of the member.", &state, 1);
+    let help = "Whether the member is to be replaced, or is being replaced.";
+    let wanted = u8::from(member.want_replacement);
+    families.gauge("weft_member_want_replacement", help, &of, wanted);
     let help = "Requests that the member has not answered yet.";
     families.gauge("weft_member_in_flight", help, &of, member.in_flight);
     for (operation, requests) in

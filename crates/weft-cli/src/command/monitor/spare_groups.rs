@@ -1,8 +1,9 @@
 //! Choice of the spare that is moved between arrays of one spare group.
 //!
 //! Arrays of one `spare-group` of `mdadm.conf` share their spares. An array with an empty slot and
-//! without a spare gets one of an array of its group that is not degraded. One spare is chosen at a
-//! time, because its move changes the states that the choice depends on.
+//! without a spare gets one of an array of its group that is not degraded. A spare that its array
+//! has reserved to replace a member is not moved. One spare is chosen at a time, because its move
+//! changes the states that the choice depends on.
 //!
 //! Source   mdadm(8), "MONITOR MODE" (`spare-group`)
 
@@ -29,7 +30,9 @@ pub(super) fn choose<'a>(
         let givers = volumes.iter().filter(move |from| from.degraded == 0 && from.name != to.name);
         let givers = givers.filter(|from| changes_members(from));
         let of_group = givers.filter(|from| group(from) == group(to));
-        of_group.flat_map(move |from| spares(from).map(move |spare| Move { from, to, spare }))
+        // A spare that is to replace a member of its own array stays there.
+        let free = |from| spares(from).filter(|spare| spare.reserved_for.is_none());
+        of_group.flat_map(move |from| free(from).map(move |spare| Move { from, to, spare }))
     });
     moves.find(|it| fits(it.spare, it.to) && may(it))
 }
@@ -140,6 +143,10 @@ mod tests {
         let sealed = |volume| VolumeStatus { array_state: "readonly".into(), ..volume };
         assert_eq!(chosen(&[giver(), sealed(taker())], &["fast", "fast"]), None);
         assert_eq!(chosen(&[sealed(giver()), taker()], &["fast", "fast"]), None);
+        // A spare that is to replace a member stays.
+        let mut reserved = giver();
+        reserved.members[3].reserved_for = Some(1);
+        assert_eq!(chosen(&[reserved, taker()], &["fast", "fast"]), None);
         // Overlays are left alone.
         let overlaid = |mut volume: VolumeStatus| {
             volume.members[0].overlay = true;
