@@ -13,6 +13,7 @@ mod candidates;
 mod command;
 mod contents;
 mod copies;
+mod disks;
 mod foreground;
 mod image;
 mod image_file;

@@ -534,6 +534,29 @@ fn volumes_are_checked_again_and_again_and_a_wrong_strip_is_found() {
     assert_eq!(daemon.count("has other settings"), 0, "{}", daemon.log());
 }
 
+/// The files of both volumes are on one file system, as partitions are on one disk.
+#[test]
+fn checks_on_one_disk_take_turns() {
+    let slow = "check = '5s'\nset.sync_speed_max = 4000\n";
+    let daemon = Daemon::start(with(&format!("{ONE}{slow}{TWO}{slow}")));
+    let ended = |name: &str| daemon.count(&format!("{name}: check: has ended: nothing")) > 0;
+    daemon.until("both are checked", || ended("one") && ended("two"));
+    let log = daemon.log();
+    let waits = |name: &str, other: &str| {
+        log.contains(&format!("{name}: check: is due, and waits: the check of {other} runs, which"))
+    };
+    assert!(waits("one", "two") || waits("two", "one"), "{log}");
+    let mut running = None;
+    for line in log.lines() {
+        let name = if line.contains("one: ") { "one" } else { "two" };
+        if line.contains(": check: begins") {
+            assert_eq!(running.replace(name), None, "{log}");
+        } else if line.contains(": check: has ended") {
+            assert_eq!(running.take(), Some(name), "{log}");
+        }
+    }
+}
+
 #[test]
 fn a_check_outlives_daemon_and_server() {
     let dir = with(&format!("{ONE}check = '2s'\nset.sync_speed_max = 500\n"));

@@ -4,6 +4,8 @@
 //! A server that does not answer must not block the daemon. Each request is therefore made in a
 //! thread of its own, which sends the answer as a message.
 
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
 
@@ -13,11 +15,11 @@ use weft_terminal::outcome::Failure;
 
 use super::log::Log;
 use super::record;
-use super::schedule::{CheckNews, Record, Schedule, Seen, Step, about};
+use super::schedule::{CheckNews, Record, Running, Schedule, Seen, Step, about, delay};
 use super::server::{Message, News};
-use crate::configuration;
 use crate::target::Target;
 use crate::when::epoch_secs;
+use crate::{configuration, disks};
 
 /// State of the scheduled checks of one volume.
 #[derive(Default)]
@@ -35,9 +37,18 @@ pub(super) struct Checks {
     /// News about the start of a check, logged once the server has confirmed the start; `None` if
     /// no start waits for an answer.
     pending: Option<CheckNews>,
+    /// Disks below the members of the volume, at the last status of its server.
+    disks: BTreeSet<PathBuf>,
     /// Lines about checks that cannot proceed, each of which is logged only once. The list is
     /// emptied when a check proceeds, or when it is full.
     lines: Vec<String>,
+}
+
+/// Answer of a server to a status request.
+pub(super) struct Looked {
+    status: Status,
+    /// Disks below the members of its volume.
+    disks: BTreeSet<PathBuf>,
 }
 
 /// Server of a volume, with the channels for its news and for log lines about it.
@@ -72,22 +83,40 @@ impl Checks {
     pub(super) fn look(&mut self, link: &Link<'_>) {
         self.ask(link, |target| {
             let status = target.and_then(|mut target| target.status());
-            News::Looked(status.map(Box::new).map_err(|error| error.message().to_owned()))
+            let looked = status.map(|status| {
+                let volume = status.volumes.first();
+                let disks = volume.map(|it| disks::of_volume(Path::new(disks::DEVICES), it));
+                Box::new(Looked { status, disks: disks.unwrap_or_default() })
+            });
+            News::Looked(looked.map_err(|error| error.message().to_owned()))
         });
+    }
+
+    /// The check of the volume `name` that runs, or was asked to; `None` if there is none.
+    pub(super) fn running(&self, name: &str) -> Option<Running> {
+        let (_, record) = self.record.as_ref()?;
+        record.pass.as_ref()?.segment?;
+        Some(Running { volume: name.to_owned(), disks: self.disks.clone() })
     }
 
     /// Handles a status of the server, or the reason why there is none: logs news, asks the server
     /// to start or stop a check if that is the next step, and plans the next status request.
+    /// `running` are the scheduled checks of other volumes that run.
     pub(super) fn looked(
         &mut self,
         link: &Link<'_>,
         schedule: Schedule,
-        status: Result<Box<Status>, String>,
+        looked: Result<Box<Looked>, String>,
+        running: &[Running],
     ) {
         self.is_asked = false;
         self.look_at = Some(Instant::now() + LOOK_AGAIN);
-        let status = match status {
-            Ok(status) => status,
+        let status = match looked {
+            Ok(looked) => {
+                let Looked { status, disks } = *looked;
+                self.disks = disks;
+                status
+            }
             Err(why) => return self.tell_once(link, &format!("check: not known: {why}")),
         };
         let Some(volume) = status.volumes.first() else { return };
@@ -101,7 +130,9 @@ impl Checks {
             self.load(link, &array.uuid, now);
         }
         let Some((_, record)) = &mut self.record else { return };
-        let (step, told) = record.decide(schedule, &seen(status.pid, volume), now);
+        let delay = delay(&self.disks, running);
+        let seen = Seen { delay, ..seen(status.pid, volume) };
+        let (step, told) = record.decide(schedule, &seen, now);
         self.look_at = Some(Instant::now() + record.next_look(schedule, now));
         self.save(link);
         match (told, step) {
@@ -245,6 +276,7 @@ fn seen(server: u32, volume: &VolumeStatus) -> Seen {
         total,
         mismatches: volume.mismatch_cnt,
         obstacle: obstacle(volume),
+        delay: None,
     }
 }
 
@@ -314,6 +346,7 @@ mod tests {
             total: 16,
             mismatches: 8,
             obstacle: None,
+            delay: None,
         };
         assert_eq!(seen(5, &volume), expected);
     }

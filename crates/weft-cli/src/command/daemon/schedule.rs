@@ -5,7 +5,9 @@
 //! clock may be set forward or back: a jump forward makes at most one check due; after a jump back,
 //! the next check is due at most one interval later.
 
+use std::collections::BTreeSet;
 use std::fmt;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use weft_units::{Bytes, SECTOR_BYTES};
@@ -100,6 +102,30 @@ pub(super) struct Seen {
     pub(super) mismatches: u64,
     /// Reason why no check may run now; `None` if one may.
     pub(super) obstacle: Option<String>,
+    /// Reason why no check may begin now, although one that runs goes on; `None` if one may. See
+    /// [`delay`].
+    pub(super) delay: Option<String>,
+}
+
+/// A scheduled check of another volume that runs now, for [`delay`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Running {
+    /// Name of the volume.
+    pub(super) volume: String,
+    /// Disks below the members of the volume.
+    pub(super) disks: BTreeSet<PathBuf>,
+}
+
+/// Reason why a check of a volume on `disks` has to wait for one of the checks `running`; `None` if
+/// it has not. Two checks that read one disk would only slow each other down.
+///
+/// Source   md-raid.md §6.1 (md: `resync=DELAYED`)
+pub(super) fn delay(disks: &BTreeSet<PathBuf>, running: &[Running]) -> Option<String> {
+    running.iter().find_map(|other| {
+        let shared = disks.intersection(&other.disks).next()?;
+        let disk = shared.file_name().unwrap_or_default().to_string_lossy();
+        Some(format!("the check of {} runs, which has members on {disk} too", other.volume))
+    })
 }
 
 /// Next request to a server.
@@ -257,13 +283,20 @@ impl Record {
     /// which may be that the check has to wait.
     fn start(&mut self, schedule: Schedule, seen: &Seen, now: u64) -> (Step, Option<CheckNews>) {
         let is_due = self.due(schedule) <= now;
-        let may = match &mut self.pass {
+        // The period of 24 hours of a check that is delayed has not begun.
+        let mut pass = self.pass.clone();
+        let may = match &mut pass {
             Some(pass) if !pass.is_halted => pass.is_within(schedule, now),
             _ => is_due,
         };
         if !may {
+            self.pass = pass;
             return (Step::Nothing, None);
         }
+        if let Some(why) = &seen.delay {
+            return (Step::Nothing, Some(CheckNews::Waits(why.clone())));
+        }
+        self.pass = pass;
         let other = || seen.is_checking.then(|| "another check runs".to_owned());
         if let Some(why) = seen.obstacle.clone().or_else(other) {
             return (Step::Nothing, Some(CheckNews::Waits(why)));
@@ -413,6 +446,8 @@ mod tests {
         wrong: Vec<u64>,
         found: u64,
         obstacle: Option<&'static str>,
+        /// Check of another volume on a disk of this one, while it runs.
+        delay: Option<&'static str>,
         /// Every sector at which a check was started.
         starts: Vec<u64>,
     }
@@ -431,6 +466,7 @@ mod tests {
                 wrong: Vec::new(),
                 found: 0,
                 obstacle: None,
+                delay: None,
                 starts: Vec::new(),
             }
         }
@@ -446,6 +482,7 @@ mod tests {
                 total: self.total,
                 mismatches: self.found,
                 obstacle: self.obstacle.map(str::to_owned),
+                delay: self.delay.map(str::to_owned),
             }
         }
 
@@ -538,6 +575,53 @@ mod tests {
         assert_eq!(world.hours(), expected);
         assert_eq!(world.server.starts, [0; 4]);
         assert_eq!(world.record.last.unwrap().mismatches, 3);
+    }
+
+    #[test]
+    fn a_check_waits_for_those_with_a_disk_in_common() {
+        let disks = |names: &[&str]| names.iter().map(PathBuf::from).collect::<BTreeSet<_>>();
+        let running =
+            |volume: &str, names: &[&str]| Running { volume: volume.into(), disks: disks(names) };
+        let all = [running("home", &["/sda", "/sdb"]), running("tour", &["/sdc"])];
+        for (mine, expected) in [
+            (&["/sdb", "/sdx"][..], Some("the check of home runs, which has members on sdb too")),
+            (&["/sdc"], Some("the check of tour runs, which has members on sdc too")),
+            (&["/sdx"], None),
+            (&[], None),
+        ] {
+            assert_eq!(delay(&disks(mine), &all).as_deref(), expected);
+            assert_eq!(delay(&disks(mine), &[]), None);
+        }
+    }
+
+    #[test]
+    fn a_delayed_check_begins_when_the_other_one_has_ended() {
+        let mut world = World::new(7 * DAY, None, 5);
+        world.server.delay = Some("tour");
+        world.pass(3 * HOUR);
+        assert_eq!(world.hours(), [(0, CheckNews::Waits("tour".into()))]);
+        assert_eq!(world.record, Record::default(), "it has not begun");
+        world.server.delay = None;
+        world.pass(HOUR);
+        assert_eq!(world.hours()[1..], [(3, CheckNews::Begins)]);
+        // One that runs goes on.
+        world.server.delay = Some("tour");
+        world.pass(10 * HOUR);
+        assert_eq!(world.hours()[2..], [(8, CheckNews::Ended(0))]);
+    }
+
+    /// Two checks of the same hours each day, on one disk, take turns: the one that was delayed has
+    /// its whole time of the day afterwards.
+    #[test]
+    fn a_check_that_was_delayed_has_its_whole_time_of_the_day() {
+        let mut world = World::new(30 * DAY, Some(6 * HOUR), 15);
+        world.pass(20 * HOUR);
+        world.server.delay = Some("tour");
+        world.pass(10 * HOUR);
+        world.server.delay = None;
+        world.pass(20 * HOUR);
+        let hours: Vec<u64> = world.hours().iter().map(|(hour, _)| *hour).collect();
+        assert_eq!(hours, [0, 6, 24, 30, 36], "{:?}", world.told);
     }
 
     #[test]

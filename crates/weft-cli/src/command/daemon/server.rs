@@ -18,9 +18,9 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, geteuid, pidfd_open};
-use weft_export::control::Status;
 use weft_terminal::outcome::Failure;
 
+use super::checks::Looked;
 use super::file::Entry;
 use super::members;
 use super::schedule::Step;
@@ -55,7 +55,7 @@ pub(super) enum News {
     Tuned(String, Result<(), String>),
     /// The server has answered with its state, from which the next step of scheduled checks
     /// follows.
-    Looked(Result<Box<Status>, String>),
+    Looked(Result<Box<Looked>, String>),
     /// The server was asked whether it lives.
     Watched(Look),
     /// The server has answered the request of this step, to start or stop a check, or the request

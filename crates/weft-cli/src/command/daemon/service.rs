@@ -27,6 +27,7 @@ use super::checks::{Checks, Link};
 use super::file::{self, Entry};
 use super::log::Log;
 use super::members;
+use super::schedule::Running;
 use super::server::{Message, News, Start};
 use super::watch::{ServerWatch, Watch, monotonic_usec};
 use crate::foreground::notify;
@@ -330,6 +331,9 @@ impl Service {
     /// Passes the answer of a server about scheduled checks on to the checks of its volume. The
     /// answer is dropped if the volume has no schedule now, or its server is to end.
     fn hear_of_check(&mut self, name: &str, news: News) {
+        let others = self.volumes.iter().filter(|(other, it)| *other != name && it.has_checks());
+        let running = others.filter_map(|(other, it)| it.checks.running(other));
+        let running: Vec<Running> = running.collect();
         let Some(volume) = self.volumes.get_mut(name) else { return };
         let is_quiet = self.requests.is_empty() && !volume.is_ending;
         let Some(schedule) = volume.entry.check.filter(|_| is_quiet) else {
@@ -339,7 +343,7 @@ impl Service {
         let (messages, log) = (&self.messages.0, &self.log);
         let link = Link { name, number: volume.number, messages, log };
         match news {
-            News::Looked(status) => volume.checks.looked(&link, schedule, status),
+            News::Looked(looked) => volume.checks.looked(&link, schedule, looked, &running),
             News::Checked(step, answer) => volume.checks.checked(&link, schedule, step, answer),
             _ => {}
         }

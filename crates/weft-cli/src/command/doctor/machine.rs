@@ -2,13 +2,13 @@
 //! below members.
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use rustix::fs::{Access, access};
 use rustix::io::Errno;
 
 use super::{Finding, Severity};
-use crate::target;
+use crate::{disks, target};
 
 /// A check of the machine, with the id and severity of its findings.
 pub(super) struct Check {
@@ -37,7 +37,7 @@ pub(super) struct Machine {
     fuse: Option<String>,
     /// Reason why ublk cannot make a block device here; `None` if it can.
     ublk: Option<String>,
-    /// Folder with a link for each block device, named `MAJOR:MINOR`: `/sys/dev/block`.
+    /// Folder with a link for each block device: [`disks::DEVICES`].
     devices: PathBuf,
 }
 
@@ -54,7 +54,7 @@ impl Machine {
                 Err(Errno::NOENT) => Some("/dev/ublk-control is missing".into()),
                 Err(errno) => Some(format!("/dev/ublk-control: {errno}")),
             },
-            devices: "/sys/dev/block".into(),
+            devices: disks::DEVICES.into(),
         }
     }
 
@@ -74,31 +74,14 @@ impl Machine {
 
     /// Whole disks on which a block device with these numbers lies: one for a partition, all disks
     /// of a mapped device. Empty if the kernel does not know the device.
-    pub(super) fn disks_below(&self, (major, minor): (u32, u32)) -> BTreeSet<PathBuf> {
-        let link = self.devices.join(format!("{major}:{minor}"));
-        let mut disks = BTreeSet::new();
-        if let Ok(device) = link.canonicalize() {
-            add_disks(&device, DEPTH_MAX, &mut disks);
-        }
-        disks
+    pub(super) fn disks_below(&self, device: (u32, u32)) -> BTreeSet<PathBuf> {
+        disks::below(&self.devices, device)
     }
 
     /// A machine for tests, with this folder of block devices.
     #[cfg(test)]
-    pub(super) fn with_devices(devices: &Path) -> Self {
+    pub(super) fn with_devices(devices: &std::path::Path) -> Self {
         Self { devices: devices.to_owned(), ..Self::default() }
-    }
-}
-
-fn add_disks(device: &Path, depth: u32, disks: &mut BTreeSet<PathBuf>) {
-    let below = std::fs::read_dir(device.join("slaves")).into_iter().flatten().flatten();
-    let below: Vec<PathBuf> = below.filter_map(|entry| entry.path().canonicalize().ok()).collect();
-    if depth > 0 && !below.is_empty() {
-        below.iter().for_each(|device| add_disks(device, depth - 1, disks));
-    } else if device.join("partition").exists() {
-        disks.extend(device.parent().map(Path::to_owned));
-    } else {
-        disks.insert(device.to_owned());
     }
 }
 
@@ -134,9 +117,6 @@ fn no_ublk(machine: &Machine) -> Vec<(String, String)> {
     let says = |why: &String| format!("--listen ublk: does not work: {why}");
     machine.ublk.iter().map(|why| (says(why), "modprobe ublk_drv, as root".into())).collect()
 }
-
-/// Largest number of mapped devices on top of each other that are followed down to a disk.
-const DEPTH_MAX: u32 = 8;
 
 #[cfg(test)]
 mod tests {
