@@ -9,11 +9,12 @@ use weft_engine::layout::Layout;
 use weft_engine::layout::geometry::Geometry;
 use weft_engine::layout::mirrors::Mirrors;
 use weft_export::control::{Command, MismatchStatus, MismatchesStatus, VolumeStatus};
-use weft_ondisk::Level;
+use weft_ondisk::{Level, MdTime};
 use weft_terminal::outcome::{Exit, Failure, Outcome};
 use weft_terminal::terminal::{print_json, progress, stdout, took};
-use weft_units::{Bytes, Sectors, Slot};
+use weft_units::{Bytes, SECTOR_BYTES, Sectors, Slot};
 
+use crate::size::human;
 use crate::target::{Target, only_volume};
 
 /// Options of `check` and `repair`.
@@ -25,12 +26,40 @@ pub(crate) struct Sync {
     /// as md with sync_min
     #[arg(long, value_name = "SIZE", value_parser = crate::size::bytes)]
     from: Option<Bytes>,
+    /// End at this position of each member (RAID 10: of the array), rounded up to a stripe; md
+    /// waits at sync_max instead
+    #[arg(long, value_name = "SIZE", value_parser = crate::size::bytes)]
+    to: Option<Bytes>,
     /// Start the check or repair and return at once; weft status shows its progress
     #[arg(long)]
     no_wait: bool,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
+}
+
+/// Part of an array that an action covers: from one sector of each member, or of the array for
+/// RAID 10, to another one. `None` is the beginning or the end.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Part {
+    from: Option<Sectors>,
+    to: Option<Sectors>,
+}
+
+impl Sync {
+    /// Part of the array that the options name.
+    ///
+    /// # Errors
+    /// The part is empty.
+    fn part(&self) -> Result<Part, Failure> {
+        let from = self.from.map(Bytes::sectors_floor);
+        let to = self.to.map(|to| Sectors(to.0.div_ceil(SECTOR_BYTES)));
+        if let Some(to) = self.to.filter(|to| *to <= self.from.unwrap_or_default()) {
+            let from = self.from.unwrap_or_default();
+            return Err(Failure::usage(format!("--to: found {to}, expected more than {from}")));
+        }
+        Ok(Part { from, to })
+    }
 }
 
 /// Result of a completed action.
@@ -49,16 +78,16 @@ pub(crate) struct Report {
 pub(crate) fn run(action: &'static str, arguments: &Sync) -> Outcome {
     let mut target = Target::named_or_only(arguments.target.as_deref())?;
     let command = if action == "correct" { "repair" } else { action };
-    let from = arguments.from.map(Bytes::sectors_floor);
+    let part = arguments.part()?;
     if arguments.no_wait {
-        target.ask(start_of(action, from))?;
+        target.ask(start_of(action, part))?;
         if arguments.json {
             let schema = format!("weft.{command}/2");
             print_json(&json!({"schema": schema, "volume": target.name, "started": true}))?;
         }
         return Ok(Exit::Done);
     }
-    let report = perform(&mut target, action, from)?;
+    let report = perform(&mut target, action, part)?;
     let Report { volume, .. } = &report;
     let mirrors = mirrors_of(volume);
     let unit = unit_of(mirrors.as_ref());
@@ -71,6 +100,8 @@ pub(crate) fn run(action: &'static str, arguments: &Sync) -> Outcome {
             "stripe_bytes": STRIPE_SECTORS * 512,
             "mismatch_cnt": volume.mismatch_cnt,
             "mismatches": volume.mismatches,
+            "from": volume.last_sync.as_ref().map_or(0, |last| last.from),
+            "sync_completed": volume.sync_completed,
             "duration_ms": u64::try_from(report.took.as_millis()).unwrap_or(u64::MAX),
         }))?;
     } else {
@@ -79,7 +110,9 @@ pub(crate) fn run(action: &'static str, arguments: &Sync) -> Outcome {
             false => ("parity agrees with the data", "the one strip that was wrong is"),
         };
         let verdict = match (action, volume.mismatch_cnt) {
-            (_, 0) => format!("{agrees} everywhere"),
+            (_, 0) => {
+                format!("{agrees} {}", if part == Part::default() { "everywhere" } else { "there" })
+            }
             ("repair", count) => format!("mismatch_cnt {count} sectors, written again"),
             ("correct", count) if left == 0 => {
                 format!("mismatch_cnt {count} sectors; {mended} written anew")
@@ -92,10 +125,11 @@ pub(crate) fn run(action: &'static str, arguments: &Sync) -> Outcome {
         let mut out = stdout();
         writeln!(
             out,
-            "{command} of {}: {} stripes read in {}; {verdict}",
+            "{command} of {}: {} stripes read in {}{}; {verdict}",
             target.name,
             report.stripes,
-            took(report.took)
+            took(report.took),
+            part_read(volume)
         )?;
         for line in mismatch_lines(volume) {
             writeln!(out, "  {line}")?;
@@ -156,8 +190,7 @@ pub(crate) fn refuse_wrong_strips(arguments: &Sync) -> Result<(), Failure> {
             target.name
         )));
     }
-    let from = arguments.from.map(Bytes::sectors_floor);
-    let checked = perform(&mut target, "check", from)?.volume;
+    let checked = perform(&mut target, "check", arguments.part()?)?.volume;
     let Some(mismatches) = &checked.mismatches else { return Ok(()) };
     if votes {
         return Err(Failure::Refused(format!(
@@ -196,12 +229,34 @@ pub(crate) fn refuse_wrong_strips(arguments: &Sync) -> Result<(), Failure> {
     )))
 }
 
-/// Command that starts an action, at sector `from` if that is given.
-fn start_of(action: &str, from: Option<Sectors>) -> Command {
-    Command::SyncAction { action: action.into(), from: from.map(|from| from.0) }
+/// Command that starts an action on a part of the array.
+fn start_of(action: &str, part: Part) -> Command {
+    let [from, to] = [part.from, part.to].map(|sector| sector.map(|it| it.0));
+    Command::SyncAction { action: action.into(), from, to }
 }
 
-/// Starts an action, at sector `from` if that is given, and waits for its end.
+/// Remark about the part that the last check or repair of a volume has read; empty for all of it.
+fn part_read(volume: &VolumeStatus) -> String {
+    let from = volume.last_sync.as_ref().map_or(0, |last| last.from);
+    let (done, total) = volume.sync_completed.unwrap_or_default();
+    if from == 0 && done >= total {
+        return String::new();
+    }
+    let [from, done, total] = [from, done, total].map(|it| human(Sectors(it).bytes()));
+    format!(", from {from} to {done} of {total}")
+}
+
+/// The last check, repair or correction of a volume, if no sync was started since: its action, and
+/// when it ended, up to where it has come and what it found.
+pub(crate) fn last_check(volume: &VolumeStatus) -> Option<(&str, String)> {
+    let last = volume.last_sync.as_ref()?;
+    let is_check = matches!(last.action.as_str(), "check" | "repair" | "correct");
+    let ended = MdTime::from_secs(last.ended_secs.filter(|_| is_check)?).to_ctime();
+    let (part, count) = (part_read(volume), volume.mismatch_cnt);
+    Some((&last.action, format!("{ended}, mismatch_cnt {count} sectors{part}")))
+}
+
+/// Starts an action on a part of the array, and waits for its end.
 ///
 /// # Errors
 /// The action did not start, ended before it had read everything, or could not compare every stripe
@@ -209,13 +264,13 @@ fn start_of(action: &str, from: Option<Sectors>) -> Command {
 pub(crate) fn perform(
     target: &mut Target,
     action: &'static str,
-    from: Option<Sectors>,
+    part: Part,
 ) -> Result<Report, Failure> {
     let start = Instant::now();
-    target.ask(start_of(action, from))?;
+    target.ask(start_of(action, part))?;
     let volume = watch(target, action)?;
     let (done, total) = volume.sync_completed.unwrap_or((0, 0));
-    if done < total {
+    if done < part.to.map_or(total, |to| to.0.min(total)) {
         return Err(Failure::failed(format!(
             "{}: {action} stopped after {done} of {total} sectors of each member; mismatch_cnt {} \
              so far; start it again, or --from {done}s goes on there",
@@ -235,7 +290,7 @@ pub(crate) fn perform(
             target.name, volume.mismatch_cnt
         )));
     }
-    let before = from.map_or(0, |from| from.0 / STRIPE_SECTORS);
+    let before = part.from.map_or(0, |from| from.0 / STRIPE_SECTORS);
     let stripes = done.div_ceil(STRIPE_SECTORS).saturating_sub(before);
     Ok(Report { stripes, volume, took: start.elapsed() })
 }

@@ -293,6 +293,15 @@ fn a_flipped_byte_is_counted_and_repaired() {
     let expected = "from: found sector 14336, expected less than 14336, the data sectors of each";
     assert!(text.contains(expected), "{text}");
     exits(path, 2, &["check", "vol", "--from", "half"]);
+    for (to, status, stripes) in [("4K", 0, 1), ("5000", 5, 2), ("6M", 5, 1536), ("9T", 5, 1792)] {
+        let text = exits(path, status, &["check", "vol", "--to", to]).out;
+        assert!(text.contains(&format!("{stripes} stripes read")), "--to {to}: {text}");
+    }
+    for words in [["--to", "0", "--from", "0"], ["--to", "8K", "--from", "8K"]] {
+        let text = exits(path, 2, &[&["check", "vol"][..], &words].concat()).err;
+        assert!(text.contains("--to: found ") && text.contains("expected more than"), "{text}");
+    }
+    exits(path, 0, &["repair", "vol", "--to", "4K"]);
     exits(path, 0, &["repair", "vol", "--from", "8K"]);
     exits(path, 5, &["check", "vol"]);
     exits(path, 0, &["repair", "vol"]);
@@ -800,6 +809,60 @@ fn members_are_failed_all_or_none() {
     assert!(text.contains("/b: found a member that the array needs, expected one"), "{text}");
     assert!(text.contains("too few members would be left to know every byte"), "{text}");
     assert!(text.contains("it stays in use; weft add a member and weft wait"), "{text}");
+    exits(path, 0, &["stop", "vol"]);
+    assert_eq!(served.wait(), Some(0));
+}
+
+/// The result says where a check has ended, and so do `status` and `detail` until the next sync.
+#[test]
+fn the_last_check_is_shown_with_its_end_and_what_it_found() {
+    let dir = array();
+    let path = dir.path();
+    let served = Served::start(path, &["a", "b", "c"]);
+    let mut client = Client::connect(&served.uri);
+    client.write(0, &data(0, 1 << 20));
+    assert!(!exits(path, 0, &["status"]).out.contains("last "));
+    let file = std::fs::File::options().write(true).open(path.join("c")).unwrap();
+    file.write_all_at(&[0xa5], (1 << 20) + 5000).unwrap();
+    file.sync_all().unwrap();
+    let before = std::time::SystemTime::now();
+    let before = before.duration_since(std::time::UNIX_EPOCH).unwrap().as_secs();
+
+    let words = ["check", "vol", "--from", "4K", "--to", "2M"];
+    let text = exits(path, 5, &words).out;
+    assert!(
+        text.contains("511 stripes read in ") && text.contains(", from 4 KiB to 2 MiB of 7 MiB;")
+    );
+    let text = common::weft(path, &[&words[..], &["--json"]].concat()).stdout;
+    let told: Value = serde_json::from_slice(&text).unwrap();
+    assert_eq!(told["from"], 8);
+    assert_eq!(told["sync_completed"], serde_json::json!([4096, 14336]), "{told}");
+    let status = json(path, &["status", "--json"]);
+    let last = &status["servers"][0]["volumes"][0]["last_sync"];
+    assert_eq!(
+        (&last["action"], &last["from"], &last["to"]),
+        (&"check".into(), &8.into(), &4096.into())
+    );
+    let ended = last["ended_secs"].as_u64().unwrap();
+    assert!((before..before + 60).contains(&ended), "{ended} {before}");
+    let found = ", mismatch_cnt 8 sectors, from 4 KiB to 2 MiB of 7 MiB";
+    let text = exits(path, 0, &["status"]).out;
+    let line = text.lines().find(|line| line.contains("last check: ")).unwrap();
+    assert!(line.ends_with(found), "{text}");
+    let text = exits(path, 0, &["detail", "vol"]).out;
+    let line = text.lines().find(|line| line.contains("Last Check : ")).unwrap();
+    assert!(line.ends_with(found), "{text}");
+    let detail = json(path, &["detail", "vol", "--json"]);
+    assert_eq!(
+        (&detail["last_sync"]["to"], &detail["last_sync"]["mismatch_cnt"]),
+        (&4096.into(), &8.into())
+    );
+
+    exits(path, 0, &["repair", "vol"]);
+    let text = exits(path, 0, &["status"]).out;
+    let line = text.lines().find(|line| line.contains("last repair: ")).unwrap();
+    assert!(line.ends_with(", mismatch_cnt 8 sectors"), "{text}");
+    drop(client);
     exits(path, 0, &["stop", "vol"]);
     assert_eq!(served.wait(), Some(0));
 }

@@ -139,6 +139,10 @@ pub enum Command {
         /// rounded down to a stripe (md's `sync_min`); `None`: the first one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         from: Option<u64>,
+        /// Sector at which a check or repair ends, counted in the same way and rounded up to a
+        /// stripe (md's `sync_max`, at which md waits); `None`: the end.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        to: Option<u64>,
     },
 }
 
@@ -146,7 +150,7 @@ impl Command {
     /// Command that sets md's `sync_action`; a check or repair covers everything.
     #[must_use]
     pub fn sync_action(action: impl Into<String>) -> Self {
-        Self::SyncAction { action: action.into(), from: None }
+        Self::SyncAction { action: action.into(), from: None, to: None }
     }
 }
 
@@ -347,6 +351,16 @@ pub struct LastSyncStatus {
     pub number: u64,
     /// Action: md's `last_sync_action`.
     pub action: String,
+    /// Sector at which it began, counted as in [`VolumeStatus::sync_completed`], which says up to
+    /// where it has come.
+    #[serde(default)]
+    pub from: u64,
+    /// Sector at which it was asked to end; absent for the end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub to: Option<u64>,
+    /// Time at which it ended, in seconds since 1970; absent while it runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended_secs: Option<u64>,
 }
 
 /// Reshape of an array to more members, or another layout or chunk; see
@@ -844,8 +858,12 @@ mod tests {
             (Command::Stop { discard: true }, r#"{"v":2,"cmd":"stop","discard":true}"#),
             (Command::sync_action("check"), r#"{"v":2,"cmd":"sync_action","action":"check"}"#),
             (
-                Command::SyncAction { action: "check".into(), from: Some(4096) },
+                Command::SyncAction { action: "check".into(), from: Some(4096), to: None },
                 r#"{"v":2,"cmd":"sync_action","action":"check","from":4096}"#,
+            ),
+            (
+                Command::SyncAction { action: "check".into(), from: None, to: Some(64) },
+                r#"{"v":2,"cmd":"sync_action","action":"check","to":64}"#,
             ),
             (
                 Command::Set { knobs: vec![("rmw_level".into(), "1".into())] },

@@ -18,6 +18,7 @@ use weft_terminal::terminal::{complain, print_json, stdout};
 use crate::assembly::{Selection, refusal, tell_dropped};
 use crate::look;
 use crate::member::{self, MemberArg};
+use crate::sync_action::last_check;
 use crate::target::{self, Target, only_volume};
 use crate::{size, states, superblock_json};
 
@@ -82,6 +83,10 @@ struct Facts {
     degraded: usize,
     /// Reshape under way; `None` if there is none.
     reshape: Option<ReshapeStatus>,
+    /// Line about the last check or repair since the start of the server, and the JSON of the last
+    /// sync; `None` if there was none.
+    last_check: Option<(&'static str, String)>,
+    last_sync: Option<Value>,
     states: Vec<AssemblyState>,
     rows: Vec<Row>,
 }
@@ -203,6 +208,17 @@ impl Facts {
             events: volume.events,
             degraded: volume.degraded,
             reshape: volume.reshape.clone(),
+            last_check: last_check(volume).map(|(action, result)| match action {
+                "check" => ("Last Check", result),
+                _ => ("Last Repair", result),
+            }),
+            last_sync: volume.last_sync.as_ref().map(|last| {
+                json!({
+                    "number": last.number, "action": last.action, "from": last.from, "to": last.to,
+                    "ended_secs": last.ended_secs, "sync_completed": volume.sync_completed,
+                    "mismatch_cnt": volume.mismatch_cnt,
+                })
+            }),
             states: states::of_running(volume),
             rows,
         }
@@ -279,6 +295,8 @@ impl Facts {
                 position: it.position.0,
                 end: it.after.array_size().0,
             }),
+            last_check: None,
+            last_sync: None,
             states: assembly.states.clone(),
             rows,
         }
@@ -393,6 +411,7 @@ impl Facts {
         };
         groups.push(vec![("Consistency Policy", policy.into())]);
         groups.extend(self.reshape.as_ref().map(|reshape| reshape_lines(reshape, array)));
+        groups.extend(self.last_check.clone().map(|line| vec![line]));
         groups.push(vec![
             ("Name", array.name.clone()),
             ("UUID", array.uuid.clone()),
@@ -441,6 +460,7 @@ impl Facts {
             "degraded": self.degraded,
             "states": states::to_json(&self.states),
             "events": self.events,
+            "last_sync": self.last_sync,
             "superblock": self.superblock.as_ref().map(superblock_json::fields),
             "members": members,
         })

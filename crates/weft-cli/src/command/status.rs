@@ -20,7 +20,7 @@ use crate::asked::share_label;
 use crate::bar::{bar, per_mille};
 use crate::size;
 use crate::states;
-use crate::sync_action::mismatch_lines;
+use crate::sync_action::{last_check, mismatch_lines};
 use crate::target::{self, Target};
 
 /// Prints the state of running volumes in the format of /proc/mdstat
@@ -209,6 +209,9 @@ fn volume_text(text: &mut String, volume: &VolumeStatus) {
     let _ = writeln!(text, "      {} blocks{shape}{members}", volume.size / 1024);
     if let Some(progress) = progress_text(volume) {
         let _ = writeln!(text, "      {progress}");
+    }
+    if let Some((action, result)) = last_check(volume) {
+        let _ = writeln!(text, "      last {action}: {result}");
     }
     to_be_replaced_text(text, volume);
     bad_blocks_text(text, volume);

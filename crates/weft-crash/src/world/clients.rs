@@ -159,7 +159,7 @@ impl World {
     /// The command compares payload, and the world has none.
     pub fn try_admin(&mut self, verb: Verb) -> Result<Ticket, NeedsPayload> {
         let action = match verb {
-            Verb::SyncAction(action) | Verb::SyncFrom { action, .. } => Some(action),
+            Verb::SyncAction(action) | Verb::SyncRange { action, .. } => Some(action),
             _ => None,
         };
         let needs = match action {

@@ -9,7 +9,7 @@
 //!
 //! A resync or recovery that is stopped records how far it got, so that the next one continues
 //! there; a check or repair starts from the beginning, or where it is told to
-//! ([`Verb::SyncFrom`](crate::Verb::SyncFrom)).
+//! ([`Verb::SyncRange`](crate::Verb::SyncRange)).
 //!
 //! Source   md-raid.md §6.1, §6.2
 
@@ -55,6 +55,21 @@ pub(crate) enum Settles {
     Yes,
 }
 
+/// Sectors that a sync was asked to cover, counted as [`Pass::size`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Wanted {
+    pub(crate) from: Sectors,
+    /// Sector at which the sync ends; `None` for the end of the pass.
+    pub(crate) to: Option<Sectors>,
+}
+
+impl Wanted {
+    /// The sectors from `from` to the end of the pass.
+    pub(crate) fn all_from(from: Sectors) -> Self {
+        Self { from, to: None }
+    }
+}
+
 /// A resync, recovery, check or repair in progress.
 #[derive(Clone, Debug)]
 pub(crate) struct Resync {
@@ -68,8 +83,10 @@ pub(crate) struct Resync {
     partly_rebuilt: bool,
     /// Whether a member was being replaced when the recovery began.
     replaces: bool,
-    /// First sector that the sync covers.
-    from: Sectors,
+    /// Sectors that the sync covers.
+    pub(crate) wanted: Wanted,
+    /// Time at which the sync ended; `None` while it runs.
+    pub(crate) ended: Option<Time>,
     /// Number of the next unit of the sync to start; see [`Pass::unit`].
     next: u64,
     end: u64,
@@ -91,10 +108,10 @@ pub(crate) struct Resync {
 }
 
 impl Resync {
-    /// Creates a sync that begins at sector `from`, counted as [`Pass::size`].
+    /// Creates a sync of the sectors `wanted`.
     pub(crate) fn new(
         action: SyncAction,
-        from: Sectors,
+        wanted: Wanted,
         array: &Array,
         pass: Pass,
         lease: Option<Lease>,
@@ -122,9 +139,10 @@ impl Resync {
             slots,
             partly_rebuilt: array.is_partly_rebuilt(),
             replaces: array.is_replacing(),
-            from,
-            next: from.0 / unit.0,
-            end: pass.size.0.div_ceil(unit.0),
+            wanted,
+            ended: None,
+            next: wanted.from.0 / unit.0,
+            end: wanted.to.map_or(pass.size, |to| to.min(pass.size)).0.div_ceil(unit.0),
             only: only.map(|ranges| units_of(&ranges, unit)),
             window: BTreeSet::new(),
             pass,
@@ -206,6 +224,14 @@ impl Resync {
     /// Whether the sync covers all sectors, and not only chunks with their bit set in the bitmap.
     fn is_of_all(&self) -> bool {
         self.only.is_none() && self.only_array.is_none()
+    }
+
+    /// Whether a check or repair was asked to leave out a part of the array.
+    fn is_of_part(&self) -> bool {
+        let Wanted { from, to } = self.wanted;
+        let is_asked =
+            matches!(self.action, SyncAction::Check | SyncAction::Correct | SyncAction::Repair);
+        is_asked && (from > Sectors::ZERO || to.is_some_and(|to| to < self.pass.size))
     }
 
     /// Whether the sync has started a unit with one of these numbers and not finished it.
@@ -323,7 +349,7 @@ impl Resync {
                 };
                 // A copy to a replacement compares nothing.
                 let settles = settles && !self.replaces;
-                let all = self.from == Sectors::ZERO && self.is_of_all() && settles;
+                let all = self.wanted.from == Sectors::ZERO && self.is_of_all() && settles;
                 if complete && array.membership.degraded() == 0 && all {
                     // This recovery has read or written everything that could disagree.
                     array.membership.resync_from = None;
@@ -350,7 +376,7 @@ impl Resync {
             action: self.action,
             mismatch_cnt: self.mismatch_cnt,
             stripes: self.units,
-            complete,
+            complete: complete && !self.is_of_part(),
         });
         true
     }

@@ -416,9 +416,9 @@ pub enum Verb {
     /// `reshape` let a recovery or reshape start again that was frozen or has failed. `idle` stops
     /// a running sync, and `frozen` also prevents a new one from starting.
     SyncAction(SyncAction),
-    /// Start a check, repair or correction that leaves out what lies before a sector, as md's
-    /// `sync_min`.
-    SyncFrom {
+    /// Start a check, repair or correction of a range of sectors, as with md's `sync_min` and
+    /// `sync_max`. The sync ends at the end of the range.
+    SyncRange {
         /// [`SyncAction::Check`], [`SyncAction::Repair`] or [`SyncAction::Correct`].
         action: SyncAction,
         /// First sector, counted as in [`VolumeSnapshot::sync_completed`] and rounded down to a
@@ -426,6 +426,9 @@ pub enum Verb {
         ///
         /// [`VolumeSnapshot::sync_completed`]: super::snapshot::VolumeSnapshot::sync_completed
         from: Sectors,
+        /// Sector at which the sync ends, counted in the same way and rounded up to a unit of the
+        /// sync; `None`, and a sector beyond the end: the end of the array.
+        to: Option<Sectors>,
     },
     /// Forget a failed member or a spare. The driver may then close its file.
     Remove(MemberIndex),

@@ -1,7 +1,7 @@
 //! Snapshot of an engine: counters and states at one moment, for status reports and tests.
 
 use weft_ondisk::Level;
-use weft_units::{Bytes, ClientId, Group, MemberIndex, SectorRange, Sectors, Slot};
+use weft_units::{Bytes, ClientId, Group, MemberIndex, SectorRange, Sectors, Slot, Time};
 
 use crate::contract::error::ReplyError;
 use crate::contract::input::{Class, Purpose, SyncAction};
@@ -110,6 +110,12 @@ pub struct LastSync {
     pub number: u64,
     /// Action of the sync: md's `last_sync_action`.
     pub action: SyncAction,
+    /// Sector at which the sync began, counted as [`VolumeSnapshot::sync_completed`].
+    pub from: Sectors,
+    /// Sector at which the sync was asked to end; `None` for the end of the array.
+    pub to: Option<Sectors>,
+    /// Time at which the sync ended; `None` while it runs.
+    pub ended: Option<Time>,
 }
 
 /// State and counters of one volume.

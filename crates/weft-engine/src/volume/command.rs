@@ -10,6 +10,7 @@ use super::Volume;
 use crate::array::issuer::Issuer;
 use crate::array::member::Member;
 use crate::array::outbox::Outbox;
+use crate::array::resync_window::Wanted;
 use crate::assemble::Reshaping;
 use crate::contract::error::ReplyError;
 use crate::contract::input::{ArrayShape, Growth, Verb};
@@ -120,8 +121,10 @@ impl Volume {
                 }
                 Ok(Some(Until::Stopped))
             }
-            Verb::SyncAction(action) => self.sync_action(*action, Sectors::ZERO),
-            Verb::SyncFrom { action, from } => self.sync_from(*action, *from),
+            Verb::SyncAction(action) => self.sync_action(*action, Wanted::all_from(Sectors::ZERO)),
+            Verb::SyncRange { action, from, to } => {
+                self.sync_range(*action, Wanted { from: *from, to: *to })
+            }
         };
         match until {
             Ok(None) => Some(Ok(())),

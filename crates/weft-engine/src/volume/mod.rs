@@ -23,7 +23,7 @@ mod sync;
 use std::collections::VecDeque;
 
 use smallvec::SmallVec;
-use weft_units::{ByteRange, Bytes, ClientId, Sectors, Span, Time, VolumeId};
+use weft_units::{ByteRange, Bytes, ClientId, Span, Time, VolumeId};
 
 use self::clients::Clients;
 use self::command::{Waiting, WhenQuiet};
@@ -34,7 +34,7 @@ use self::sync::changes_parity;
 use crate::array::Array;
 use crate::array::issuer::Issuer;
 use crate::array::outbox::{Chain, CompletionTarget, Outbox, Outstanding, Owner, PassedRequest};
-use crate::array::resync_window::Resync;
+use crate::array::resync_window::{Resync, Wanted};
 use crate::array::superblock_update::FlushFor;
 use crate::array::twin::{TwinAnswer, is_twin};
 use crate::config::VolumeConfig;
@@ -79,7 +79,7 @@ pub(crate) struct Volume {
     syncs: u64,
     /// Sync action that an administrator asked for, and the sector at which it begins, until it
     /// runs; `None` if there is none.
-    wanted_sync: Option<(SyncAction, Sectors)>,
+    wanted_sync: Option<(SyncAction, Wanted)>,
     frozen: bool,
     /// Whether a recovery failed, so that none is started until the members change.
     recovery_disabled: bool,
@@ -563,7 +563,13 @@ impl Volume {
                 None if self.frozen => SyncAction::Frozen,
                 None => SyncAction::Idle,
             },
-            last_sync: sync.map(|it| LastSync { number: self.syncs, action: it.action }),
+            last_sync: sync.map(|it| LastSync {
+                number: self.syncs,
+                action: it.action,
+                from: it.wanted.from,
+                to: it.wanted.to,
+                ended: it.ended,
+            }),
             sync_completed: sync.map(|sync| (sync.completed(), sync.total())),
             sync_stripes: sync.map_or(0, |sync| sync.units),
             sync_speed: self.sync.as_ref().and_then(|sync| sync.pace.speed()),

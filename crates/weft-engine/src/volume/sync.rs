@@ -5,13 +5,13 @@
 //!
 //! Source   md-raid.md §6.1
 
-use weft_units::{Sectors, Time};
+use weft_units::Time;
 
 use super::command::Until;
 use super::requests::Active;
 use super::{FULL_RETRY, Volume};
 use crate::array::outbox::Outbox;
-use crate::array::resync_window::Resync;
+use crate::array::resync_window::{Resync, Wanted};
 use crate::array::sync_pace::Pace;
 use crate::contract::error::ReplyError;
 use crate::contract::input::SyncAction;
@@ -61,6 +61,7 @@ impl Volume {
             }
             let reshape_failed = sync.action == SyncAction::Reshape && sync.has_failed();
             self.recovery_disabled |= reshape_failed && !self.sync_failed_full;
+            sync.ended = Some(out.now);
             self.last_sync = Some(sync);
         }
     }
@@ -103,8 +104,8 @@ impl Volume {
         if self.may_recover(out.now) && self.array.can_bind() {
             self.array.bind_replacements();
         }
-        let Some((action, from)) = self.next_sync(out.now) else { return };
-        if self.wanted_sync.is_some_and(|(wanted, _)| wanted == action) {
+        let Some((action, wanted)) = self.next_sync(out.now) else { return };
+        if self.wanted_sync.is_some_and(|(asked, _)| asked == action) {
             self.wanted_sync = None;
         }
         let lease = changes_parity(action).then(|| self.array.lease_for_sync());
@@ -118,21 +119,22 @@ impl Volume {
         out.notice(Notice::SyncStarted { volume: self.id, action });
         let pass = self.raid.resync_pass(action, ArrayView::of(&self.array), &self.knobs);
         let pace = Pace::new(&self.knobs, out.now);
-        self.sync = Some(Resync::new(action, from, &self.array, pass, lease, pace));
+        self.sync = Some(Resync::new(action, wanted, &self.array, pass, lease, pace));
     }
 
-    /// The next sync to run, and the sector at which it starts; `None` if no sync is due. In order
+    /// The next sync to run, and the sectors that it covers; `None` if no sync is due. In order
     /// of priority: a reshape, the recovery of a member, a resync, the copy to a replacement, an
     /// action that an administrator asked for.
     #[inline]
-    fn next_sync(&self, now: Time) -> Option<(SyncAction, Sectors)> {
+    fn next_sync(&self, now: Time) -> Option<(SyncAction, Wanted)> {
+        let of = |action, from| (action, Wanted::all_from(from));
         if self.array.is_reshaping() {
             let from = self.array.reshape_from().filter(|_| self.may_copy(now));
-            return from.map(|from| (SyncAction::Reshape, from));
+            return from.map(|from| of(SyncAction::Reshape, from));
         }
         let (membership, mut recovery) = (&self.array.membership, None);
         if !membership.filled().is_empty() && self.may_recover(now) {
-            recovery = self.array.rebuilding().map(|(_, from)| (SyncAction::Recover, from));
+            recovery = self.array.rebuilding().map(|(_, from)| of(SyncAction::Recover, from));
         }
         if recovery.is_some() && !membership.under_recovery().is_empty() {
             return recovery;
@@ -143,7 +145,7 @@ impl Volume {
             && !self.is_full(now)
             && (!self.array.resync_would_fail_again() || self.raid.is_unproven())
         {
-            return Some((SyncAction::Resync, from));
+            return Some(of(SyncAction::Resync, from));
         }
         let wanted = self.wanted_sync.filter(|_| !self.array.is_resizing());
         recovery.or(wanted)
@@ -191,12 +193,13 @@ impl Volume {
         self.has_deferred() || self.full_since.is_some_and(|since| now < since + FULL_RETRY)
     }
 
-    /// Starts, at sector `from`, a sync that an administrator asked for, or stops the running sync.
-    /// Returns the state that the command waits for; `None` if the command is answered at once.
+    /// Starts a sync of the sectors `wanted` that an administrator asked for, or stops the running
+    /// sync. Returns the state that the command waits for; `None` if the command is answered at
+    /// once.
     pub(super) fn sync_action(
         &mut self,
         action: SyncAction,
-        from: Sectors,
+        wanted: Wanted,
     ) -> Result<Option<Until>, ReplyError> {
         match action {
             SyncAction::Frozen | SyncAction::Idle => {
@@ -239,30 +242,33 @@ impl Volume {
             SyncAction::Resync => SyncAction::Repair,
             action => action,
         };
-        self.wanted_sync = Some((action, from));
+        self.wanted_sync = Some((action, wanted));
         Ok(None)
     }
 
-    /// Starts a check, repair or correction at sector `from`. Fails for other actions, and if
-    /// `from` is not below the end of the sync.
-    pub(super) fn sync_from(
+    /// Starts a check, repair or correction of the sectors `wanted`. Fails for other actions, and
+    /// for a range that is empty or begins behind the end of the sync.
+    pub(super) fn sync_range(
         &mut self,
         action: SyncAction,
-        from: Sectors,
+        wanted: Wanted,
     ) -> Result<Option<Until>, ReplyError> {
         if !matches!(action, SyncAction::Check | SyncAction::Correct | SyncAction::Repair) {
             return Err(ReplyError::Invalid(
-                "from: only check, repair and correct begin where they are told to",
+                "from, to: only check, repair and correct begin and end where they are told to",
             ));
+        }
+        if wanted.to.is_some_and(|to| to <= wanted.from) {
+            return Err(ReplyError::Invalid("to: found a sector that is not behind from"));
         }
         // Without redundancy there is no pass, and a better reason to refuse.
         if self.array.membership.has_redundancy() {
             let pass = self.raid.resync_pass(action, ArrayView::of(&self.array), &self.knobs);
-            if from >= pass.size {
+            if wanted.from >= pass.size {
                 return Err(ReplyError::OutOfRange);
             }
         }
-        self.sync_action(action, from)
+        self.sync_action(action, wanted)
     }
 }
 

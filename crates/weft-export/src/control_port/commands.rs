@@ -1,6 +1,7 @@
 //! Commands of administrators: the engine's verb for each, and the answer to it.
 
 use std::os::fd::OwnedFd;
+use std::time::{Duration, SystemTime};
 
 use rustix::rand::{GetRandomFlags, getrandom};
 use weft_engine::assemble::Candidate;
@@ -12,7 +13,7 @@ use weft_engine::{
 use weft_ondisk::{NewBitmap, Uuid};
 use weft_runtime::devices::{Access, DeviceError, MemberSpec, OpenOptions, read_metadata};
 use weft_runtime::serve::reactor::Context;
-use weft_units::{Bytes, FRAME_BYTES, MemberIndex, Sectors, VolumeId};
+use weft_units::{Bytes, FRAME_BYTES, MemberIndex, Sectors, Time, VolumeId};
 
 use super::Step;
 use crate::control::{
@@ -67,10 +68,10 @@ pub(super) fn start(cx: &mut Context<'_, '_>, step: Step) -> Result<(Verb, Step)
             let members = members.collect::<Result<_, _>>()?;
             Ok((Verb::SetQueues { members, knob }, Step::Waiting))
         }
-        Step::Sync(action, from) => {
-            let all = Verb::SyncAction(action);
-            let verb = from.map_or(all, |from| Verb::SyncFrom { action, from });
-            Ok((verb, Step::Sync(action, from)))
+        Step::Sync(action, None, None) => Ok((Verb::SyncAction(action), step)),
+        Step::Sync(action, from, to) => {
+            let from = from.unwrap_or_default();
+            Ok((Verb::SyncRange { action, from, to }, step))
         }
         Step::Adding(_) | Step::Removing(_) | Step::SetBitmap | Step::Stop(_) | Step::Waiting => {
             Err(refusal(FailureKind::Failed, "internal: not a first step"))
@@ -368,8 +369,19 @@ pub(super) fn write_back_of(cache: &WriteBackSnapshot, place: usize) -> WriteBac
     }
 }
 
-pub(super) fn last_sync_of(sync: LastSync) -> LastSyncStatus {
-    LastSyncStatus { number: sync.number, action: sync_word(sync.action).to_owned() }
+/// Status of the running or last sync; `now` is the time of the engine.
+pub(super) fn last_sync_of(sync: LastSync, now: Time) -> LastSyncStatus {
+    let secs = |ended: Time| {
+        let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        since.saturating_sub(Duration::from_nanos(now.since(ended).0)).as_secs()
+    };
+    LastSyncStatus {
+        number: sync.number,
+        action: sync_word(sync.action).to_owned(),
+        from: sync.from.0,
+        to: sync.to.map(|to| to.0),
+        ended_secs: sync.ended.map(secs),
+    }
 }
 
 pub(super) fn reshape_of(reshape: &ReshapeSnapshot) -> ReshapeStatus {

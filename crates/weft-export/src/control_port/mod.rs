@@ -86,7 +86,7 @@ enum Step {
     Stop(Ending),
     /// The engine is changing the sync action. If it answers that it is busy, the response names
     /// the running sync.
-    Sync(SyncAction, Option<Sectors>),
+    Sync(SyncAction, Option<Sectors>, Option<Sectors>),
     /// The engine is carrying out a step; its answer completes the step.
     Waiting,
 }
@@ -256,8 +256,8 @@ impl ControlPort {
             Command::Stop { discard } => {
                 vec![Step::Stop(if discard { Ending::GiveUp } else { Ending::Write })]
             }
-            Command::SyncAction { action, from } => {
-                vec![Step::Sync(sync_action(&action)?, from.map(Sectors))]
+            Command::SyncAction { action, from, to } => {
+                vec![Step::Sync(sync_action(&action)?, from.map(Sectors), to.map(Sectors))]
             }
         };
         Ok((volume, steps))
@@ -325,7 +325,7 @@ impl ControlPort {
                     (Step::Sync(..) | Step::SetBitmap, ReplyError::Busy(_)) => {
                         what_runs(cx, work.volume)
                     }
-                    (Step::Sync(_, Some(from)), ReplyError::OutOfRange) => {
+                    (Step::Sync(_, Some(from), _), ReplyError::OutOfRange) => {
                         beyond_the_end(cx, work.volume, *from)
                     }
                     _ => None,
@@ -390,7 +390,7 @@ impl ControlPort {
                 updated_secs: volume.updated_secs,
                 bitmap: volume.bitmap.as_ref().map(bitmap_of),
                 sync_action: sync_word(volume.sync_action).to_owned(),
-                last_sync: volume.last_sync.map(last_sync_of),
+                last_sync: volume.last_sync.map(|sync| last_sync_of(sync, cx.driver.now())),
                 sync_completed: volume.sync_completed.map(|(done, all)| (done.0, all.0)),
                 sync_stripes: volume.sync_stripes,
                 sync_speed: volume.sync_speed.map(|speed| speed.0),

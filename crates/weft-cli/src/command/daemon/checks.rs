@@ -148,6 +148,7 @@ impl Checks {
             Step::Start(from) => Command::SyncAction {
                 action: "check".into(),
                 from: Some(from).filter(|from| *from > 0),
+                to: None,
             },
             Step::Stop => Command::sync_action("idle"),
         };
@@ -328,7 +329,7 @@ mod tests {
             let found = obstacle(&volume).unwrap();
             assert!(found.contains(expected), "{found}");
         }
-        let last = LastSyncStatus { number: 4, action: "check".into() };
+        let last = LastSyncStatus { number: 4, action: "check".into(), ..Default::default() };
         let volume = VolumeStatus {
             last_sync: Some(last),
             sync_completed: Some((8, 16)),

@@ -16,7 +16,7 @@ use super::{NAME, ensure, label, name};
 use crate::inside::Inside;
 use crate::pattern::{self, BLOCK, Expected};
 use crate::size;
-use crate::sync_action::{self, STRIPE_SECTORS};
+use crate::sync_action::{self, Part, STRIPE_SECTORS};
 use crate::target::{Target, only_volume};
 
 /// Volume that the demo uses: its server, a client, and the content that is expected.
@@ -171,7 +171,7 @@ impl Used {
         what: &str,
     ) -> Result<((), Measured), Failure> {
         let before = self.volume()?;
-        let report = sync_action::perform(&mut self.target, action, None)?;
+        let report = sync_action::perform(&mut self.target, action, Part::default())?;
         let after = self.volume()?;
         ensure(report.stripes == stripes, || {
             format!("{action} passed {} stripes of {stripes}", report.stripes)

@@ -253,7 +253,7 @@ impl Settings for Reshape {
             Verb::SyncAction(action) => {
                 !matches!(action, SyncAction::Frozen | SyncAction::Idle | SyncAction::Reshape)
             }
-            Verb::SyncFrom { .. } => true,
+            Verb::SyncRange { .. } => true,
             _ => false,
         };
         waits.then_some(ReplyError::Busy("a reshape is under way"))

@@ -66,7 +66,7 @@ fn a_check_from_a_position_leaves_out_what_is_before() {
     // Sectors 896 to 1023 are one unit.
     for (from, counted, first) in [(0, 3, 0), (127, 3, 0), (128, 2, 128), (1001, 2, 896)] {
         machine.log.clear();
-        let verb = Verb::SyncFrom { action: SyncAction::Check, from: Sectors(from) };
+        let verb = Verb::SyncRange { action: SyncAction::Check, from: Sectors(from), to: None };
         machine.command(verb);
         let volume = machine.volume();
         assert_eq!(volume.mismatch_cnt, counted * 128, "from {from}");
@@ -76,7 +76,7 @@ fn a_check_from_a_position_leaves_out_what_is_before() {
         assert_eq!(read, Some(first), "from {from}");
     }
     let from = Sectors(1024);
-    machine.command(Verb::SyncFrom { action: SyncAction::Repair, from });
+    machine.command(Verb::SyncRange { action: SyncAction::Repair, from, to: None });
     assert_eq!(machine.written(), BTreeMap::from([(1, 128)]), "the copy that differs in one unit");
     machine.command(Verb::SyncAction(SyncAction::Check));
     assert_eq!(machine.volume().mismatch_cnt, 2 * 128, "those before are left");
@@ -96,7 +96,7 @@ fn a_position_is_refused_beyond_the_end_and_where_nothing_is_compared() {
             (SyncAction::Recover, 0, false),
             (SyncAction::Idle, 0, false),
         ] {
-            machine.command(Verb::SyncFrom { action, from: Sectors(from) });
+            machine.command(Verb::SyncRange { action, from: Sectors(from), to: None });
             let answer = &machine.replies[&machine.tag];
             assert_eq!(answer.is_ok(), is_taken, "{level} {action:?} {from}: {answer:?}");
             if matches!(action, SyncAction::Check | SyncAction::Repair) {
