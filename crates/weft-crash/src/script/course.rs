@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use weft_engine::assemble;
 use weft_engine::{Flags, MemberState, Replace, ReplyError, RequestOp, SyncAction, Verb};
 use weft_ondisk::{NewBitmap, Superblock};
-use weft_units::{ByteRange, ClientId, Slot, Span};
+use weft_units::{ByteRange, ClientId, Sectors, Slot, Span};
 
 use super::{Plant, Report, Script, ScriptStep, space};
 use crate::checker::parity::Bytes;
@@ -172,6 +172,7 @@ impl<'a> Course<'a> {
                 world.settle();
             }
             ScriptStep::Sync(action) => administer(world, Verb::SyncAction(action)),
+            ScriptStep::SyncRange { action, from, to } => sync_range(world, action, from, to),
             ScriptStep::Wait(millis) => world.pass_time(Span::millis(millis)),
             ScriptStep::Cut(_)
             | ScriptStep::CutAgain { .. }
@@ -519,6 +520,12 @@ fn fail(world: &mut World, violation: Violation) -> Result<(), Violation> {
 fn administer(world: &mut World, verb: Verb) {
     world.admin(verb);
     world.settle();
+}
+
+/// Starts a check, repair or correction of a range of sectors.
+fn sync_range(world: &mut World, action: SyncAction, from: u64, to: Option<u64>) {
+    let (from, to) = (Sectors(from), to.map(Sectors));
+    administer(world, Verb::SyncRange { action, from, to });
 }
 
 /// Carries out a step that changes a knob of one disk's queue, or that adds or removes the bitmap.

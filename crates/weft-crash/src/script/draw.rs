@@ -10,7 +10,7 @@ use weft_ondisk::{Level, Version};
 use weft_units::rng::Rng;
 use weft_units::{Bytes, Sectors};
 
-use super::{Profile, Script, ScriptStep, cache, levels, lists, rebuilds, straight};
+use super::{Profile, Script, ScriptStep, cache, levels, lists, ranges, rebuilds, straight};
 use crate::array::Array;
 use crate::crash::CutMode;
 use crate::faults::Planned;
@@ -114,6 +114,9 @@ impl Script {
             steps.push(step);
         }
         let order = draw.rng.pick(&[Order::Random, Order::Random, Order::Fifo, Order::Lifo]);
+        if profile.more {
+            ranges::draw(seed, draw.columns, &mut steps);
+        }
         Self {
             profile: profile.name,
             options: draw.options,

@@ -21,6 +21,7 @@ pub(crate) mod levels;
 mod lists;
 mod mixed;
 mod parts;
+mod ranges;
 mod rebuilds;
 mod replaces;
 mod space;

@@ -146,6 +146,16 @@ pub enum ScriptStep {
     Stopped,
     /// An administrator starts or stops a resync, recovery, check or repair.
     Sync(SyncAction),
+    /// An administrator starts a check, repair or correction of a range of sectors, counted as the
+    /// sync counts them.
+    SyncRange {
+        /// Check, repair or correction.
+        action: SyncAction,
+        /// First sector.
+        from: u64,
+        /// Sector at which the sync ends; `None` for the end of the array.
+        to: Option<u64>,
+    },
     /// Time passes, in milliseconds, without completions: timers fire, but requests that they start
     /// stay outstanding.
     Wait(u64),

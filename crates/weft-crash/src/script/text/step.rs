@@ -105,6 +105,10 @@ impl fmt::Display for ScriptStep {
             Self::Stop => write!(f, "stop"),
             Self::Stopped => write!(f, "stopped"),
             Self::Sync(action) => write!(f, "sync {}", name_of(&ACTIONS, action)),
+            Self::SyncRange { action, from, to } => {
+                write!(f, "sync-range {} from={from}", name_of(&ACTIONS, action))?;
+                to.map_or(Ok(()), |to| write!(f, " to={to}"))
+            }
             Self::Wait(millis) => write!(f, "wait {millis}"),
         }
     }
@@ -118,7 +122,8 @@ const STEPS: &str = "add, ask|ask-bare CLIENT OPERATION START+LENGTH [FLAG]..., 
                      kill, lack-space DISK count=N seconds=N, look MODE, lying-flush DISK, \
                      no-space DISK, re-add DISK, remove DISK, replace DISK, bitmap BYTES|none, \
                      set-queue DISK KNOB=VALUE, return DISK, set KNOB=VALUE, shrink DISK sectors=N, sleep MILLISECONDS, \
-                     stall DISK, steps COUNT, stop, stopped, sync ACTION, wait MILLISECONDS";
+                     stall DISK, steps COUNT, stop, stopped, sync ACTION, sync-range ACTION from=N [to=N], \
+                     wait MILLISECONDS";
 
 impl FromStr for ScriptStep {
     /// A description of what was expected.
@@ -191,6 +196,12 @@ impl FromStr for ScriptStep {
             "stop" => Self::Stop,
             "stopped" => Self::Stopped,
             "sync" => Self::Sync(words.one_of(&ACTIONS)?),
+            "sync-range" => {
+                let (action, from) = (words.one_of(&ACTIONS)?, words.with("from")?);
+                let is_last = words.rest.clone().next().is_none();
+                let to = if is_last { None } else { Some(words.with("to")?) };
+                Self::SyncRange { action, from, to }
+            }
             "wait" => Self::Wait(words.number("MILLISECONDS")?),
             _ => return Err(format!("a step: {STEPS}")),
         };
