@@ -110,9 +110,8 @@ pub(crate) fn run(action: &'static str, arguments: &Sync) -> Outcome {
             false => ("parity agrees with the data", "the one strip that was wrong is"),
         };
         let verdict = match (action, volume.mismatch_cnt) {
-            (_, 0) => {
-                format!("{agrees} {}", if part == Part::default() { "everywhere" } else { "there" })
-            }
+            (_, 0) if part_read(volume).is_empty() => format!("{agrees} everywhere"),
+            (_, 0) => format!("{agrees} there"),
             ("repair", count) => format!("mismatch_cnt {count} sectors, written again"),
             ("correct", count) if left == 0 => {
                 format!("mismatch_cnt {count} sectors; {mended} written anew")
@@ -273,8 +272,10 @@ pub(crate) fn perform(
     if done < part.to.map_or(total, |to| to.0.min(total)) {
         return Err(Failure::failed(format!(
             "{}: {action} stopped after {done} of {total} sectors of each member; mismatch_cnt {} \
-             so far; start it again, or --from {done}s goes on there",
-            target.name, volume.mismatch_cnt
+             so far; start it again, or --from {done}s{} goes on there",
+            target.name,
+            volume.mismatch_cnt,
+            part.to.map(|to| format!(" --to {}s", to.0)).unwrap_or_default()
         )));
     }
     // After the loss of the last parity, further stripes have nothing to compare.

@@ -69,7 +69,7 @@ fn a_member_is_replaced_while_it_works_over_a_stop() {
     let refused = exits(path, 3, &["replace", "vol", "d"]).err;
     assert!(refused.contains("found a member that is not in sync"), "{refused}");
     let said = json(path, &["replace", "vol", "b", "--json"]);
-    assert_eq!(said["schema"], "weft.replace/1");
+    assert_eq!(said["schema"], "weft.replace/2");
     let with = said["with"].as_array().unwrap();
     assert!(with.len() == 1 && with[0].as_str().unwrap().ends_with("/d"), "{said}");
     exits(path, 1, &["replace", "vol", "b"]);

@@ -56,7 +56,6 @@ pub struct ReadData {
 #[derive(Debug)]
 pub struct InProcessEnd {
     commands: mpsc::Receiver<Command>,
-    eventfd: Arc<OwnedFd>,
     /// The client's way to the server, on which lent frames return.
     way: Arc<Way>,
     answers: mpsc::Sender<Answered>,
@@ -69,11 +68,11 @@ pub struct InProcessEnd {
 /// The process has no descriptor left.
 pub fn client() -> std::io::Result<(InProcessEnd, InProcessClient)> {
     let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
-    let eventfd = Arc::new(rustix::event::eventfd(0, flags)?);
+    let eventfd = rustix::event::eventfd(0, flags)?;
     let (sender, commands) = mpsc::channel();
     let (answers, receiver) = mpsc::channel();
     let size = Arc::new(OnceLock::new());
-    let way = Arc::new(Way { commands: sender, eventfd: Arc::clone(&eventfd) });
+    let way = Arc::new(Way { commands: sender, eventfd });
     let client = InProcessClient {
         way: Arc::clone(&way),
         answers: receiver,
@@ -81,7 +80,7 @@ pub fn client() -> std::io::Result<(InProcessEnd, InProcessClient)> {
         next: 0,
         parts: BTreeMap::new(),
     };
-    Ok((InProcessEnd { commands, eventfd, way, answers, size }, client))
+    Ok((InProcessEnd { commands, way, answers, size }, client))
 }
 
 /// Way from the client to the server.
@@ -89,7 +88,7 @@ pub fn client() -> std::io::Result<(InProcessEnd, InProcessClient)> {
 struct Way {
     commands: mpsc::Sender<Command>,
     /// Eventfd that wakes the server.
-    eventfd: Arc<OwnedFd>,
+    eventfd: OwnedFd,
 }
 
 /// Message to the server.
@@ -133,7 +132,7 @@ impl Way {
     fn give(&self, command: Command) {
         // Errors are ignored: the server has ended, and takes no frames back.
         let _ = self.commands.send(command);
-        let _ = rustix::io::write(&*self.eventfd, &1_u64.to_ne_bytes());
+        let _ = rustix::io::write(&self.eventfd, &1_u64.to_ne_bytes());
     }
 }
 
@@ -264,7 +263,7 @@ impl InProcessPort {
 
     /// Takes the client's messages, and the frames that it returns.
     fn receive(&mut self, cx: &mut Context<'_, '_>) {
-        let _ = rustix::io::read(&*self.end.eventfd, &mut [0; 8]);
+        let _ = rustix::io::read(&self.end.way.eventfd, &mut [0; 8]);
         while let Ok(command) = self.end.commands.try_recv() {
             match command {
                 Command::Read { cookie, start, len } => {
@@ -340,7 +339,7 @@ impl InProcessEnd {
 impl Port for InProcessPort {
     fn on_start(&mut self, cx: &mut Context<'_, '_>) -> std::io::Result<()> {
         self.client.start(cx);
-        cx.watch(self.end.eventfd.as_fd(), KEY_EVENTFD, EventFlags::IN)
+        cx.watch(self.end.way.eventfd.as_fd(), KEY_EVENTFD, EventFlags::IN)
     }
 
     fn on_ready(&mut self, cx: &mut Context<'_, '_>, _: u32, _: EventFlags) {

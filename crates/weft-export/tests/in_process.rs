@@ -9,7 +9,7 @@ use common::{Server, panics_after_20_submits, pattern, raid5};
 use weft_export::in_process::{InProcessClient, InProcessReply, ReadData, client};
 use weft_export::{ExitState, Listen, NbdListen, Source};
 
-/// A server with a socket and a client in this process. Its client has `frames` frames in all.
+/// A server with a socket, and a client in this process.
 fn served(
     source: impl FnOnce(&std::path::Path) -> Source + Send + 'static,
 ) -> (Server, InProcessClient) {

@@ -48,14 +48,14 @@ pub(crate) fn run(arguments: &Replace) -> Outcome {
     target.ask(Command::Replace { members: indices(&members), with: indices(&with) })?;
     let status = target.status()?;
     let volume = only_volume(&target.name, &status)?;
-    let spares = slots.iter().map(|slot| spare_of(volume, *slot));
+    let spares = members.iter().zip(&slots).map(|(it, slot)| spare_of(volume, &it.index, *slot));
     let named = with.into_iter().map(|it| Some(it.label)).chain(std::iter::repeat(None));
     let spares: Vec<_> = named.zip(spares).map(|(named, found)| named.or(found)).collect();
     let labels: Vec<String> = members.into_iter().map(|it| it.label).collect();
     if arguments.json {
         let volume = &target.name;
         print_json(&json!({
-            "schema": "weft.replace/1", "volume": volume, "members": labels, "with": spares
+            "schema": "weft.replace/2", "volume": volume, "members": labels, "with": spares
         }))?;
     } else {
         let mut out = stdout();
@@ -79,17 +79,15 @@ fn slots_of(target: &mut Target, named: &[Named]) -> Result<Vec<Option<u16>>, Fa
     Ok(named.iter().map(slot).collect())
 }
 
-/// Label of the spare that replaces the member at `slot`, after the command: it is reserved, is
-/// filled, or already has the slot of a small member. `None` if there is none any more.
-fn spare_of(volume: &VolumeStatus, slot: Option<u16>) -> Option<String> {
+/// Label of the spare that replaces the member with number `index` at `slot`, after the command: it
+/// is reserved, is filled, or already has the slot of a small member. `None` if there is none any
+/// more, or none yet.
+fn spare_of(volume: &VolumeStatus, index: &str, slot: Option<u16>) -> Option<String> {
     let at = slot?;
-    let mut members = volume.members.iter();
-    let wanted = volume.members.iter().any(|it| it.slot == slot && it.want_replacement);
-    let found = members.find(|member| match wanted {
-        true => member.reserved_for == Some(at) || member.replaces == Some(at),
-        false => member.slot == slot && member.state != "faulty",
-    });
-    found.map(|member| member.label.clone())
+    let others = || volume.members.iter().filter(|member| member.index.to_string() != index);
+    let chosen = others().find(|it| it.reserved_for == Some(at) || it.replaces == Some(at));
+    let has_slot = || others().find(|it| it.slot == slot && it.state != "faulty");
+    chosen.or_else(has_slot).map(|member| member.label.clone())
 }
 
 #[cfg(test)]
@@ -99,28 +97,28 @@ mod tests {
 
     #[test]
     fn the_spare_that_was_chosen_is_found_in_each_state() {
-        let member = |label: &str, slot, wanted| MemberStatus {
+        let member = |label: &str, slot: Option<u16>| MemberStatus {
+            index: u16::from(label.as_bytes()[0]),
             label: label.into(),
             slot,
-            want_replacement: wanted,
             state: if slot.is_some() { "in_sync" } else { "spare" }.into(),
             ..MemberStatus::default()
         };
         let of = |members: [MemberStatus; 3]| {
             let volume = VolumeStatus { members: members.into(), ..VolumeStatus::default() };
-            spare_of(&volume, Some(1))
+            spare_of(&volume, &u16::from(b'o').to_string(), Some(1))
         };
-        let spare = || member("b", None, false);
+        let spare = || member("b", None);
         let waits = MemberStatus { reserved_for: Some(1), ..spare() };
         let filled = MemberStatus { replaces: Some(1), state: "rebuilding".into(), ..spare() };
         for chosen in [waits, filled] {
-            let found = of([member("a", None, false), member("old", Some(1), true), chosen]);
+            let found = of([member("a", None), member("old", Some(1)), chosen]);
             assert_eq!(found.as_deref(), Some("b"));
         }
-        let old = MemberStatus { state: "faulty".into(), ..member("old", None, false) };
-        let has_slot = member("b", Some(1), false);
-        assert_eq!(of([old, has_slot, member("c", Some(0), false)]).as_deref(), Some("b"));
-        let without = of([member("a", Some(0), false), member("old", Some(1), true), spare()]);
+        let old = MemberStatus { state: "faulty".into(), ..member("old", None) };
+        let has_slot = member("b", Some(1));
+        assert_eq!(of([old, has_slot, member("c", Some(0))]).as_deref(), Some("b"));
+        let without = of([member("a", Some(0)), member("old", Some(1)), spare()]);
         assert_eq!(without, None);
     }
 }

@@ -7,7 +7,8 @@ use weft_units::rng::Rng;
 
 use super::ScriptStep;
 
-/// Percentage of checks, repairs and corrections that cover only a range.
+/// Percentage of checks, repairs and corrections that get a range. One in eight of the ranges is
+/// everything.
 const PERCENT: u64 = 40;
 
 /// Gives some of the checks and repairs in `steps` a range within the first `sectors` sectors.

@@ -231,7 +231,9 @@ impl Resync {
         let Wanted { from, to } = self.wanted;
         let is_asked =
             matches!(self.action, SyncAction::Check | SyncAction::Correct | SyncAction::Repair);
-        is_asked && (from > Sectors::ZERO || to.is_some_and(|to| to < self.pass.size))
+        let unit = self.pass.unit.0;
+        let units = |to: Sectors| to.0.div_ceil(unit);
+        is_asked && (from.0 >= unit || to.is_some_and(|to| units(to) < units(self.pass.size)))
     }
 
     /// Whether the sync has started a unit with one of these numbers and not finished it.

@@ -264,8 +264,8 @@ pub enum Notice {
         /// Number of units that the sync finished. A unit is one stripe, or with RAID 1 and 10 up
         /// to 64 KiB of one chunk.
         stripes: u64,
-        /// Whether the sync reached the end of the array. A check or repair must also have begun at
-        /// its beginning.
+        /// Whether the sync reached the end of the array. A check or repair must also have covered
+        /// the rest of it.
         complete: bool,
     },
     /// The write-back cache could not write to a volume. The pages stay dirty and are tried again

@@ -146,9 +146,9 @@ pub struct VolumeSnapshot {
     pub sync_action: SyncAction,
     /// The running or last sync; `None` if none has run.
     pub last_sync: Option<LastSync>,
-    /// Number of sectors that the running or last sync has covered, and the total that it has to
-    /// cover: data sectors of each member, or sectors of the array for a resync or check of RAID
-    /// 10. `None` if no sync has run.
+    /// Sector up to which the running or last sync has come, and the total: data sectors of each
+    /// member, or sectors of the array for a resync or check of RAID 10. The total is that of a
+    /// sync of everything, also for a check of a range. `None` if no sync has run.
     pub sync_completed: Option<(Sectors, Sectors)>,
     /// Number of units that the running or last sync has finished; 0 if none has run. A unit is one
     /// stripe, or with RAID 1 and 10 up to 64 KiB of one chunk.

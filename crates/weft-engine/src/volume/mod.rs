@@ -77,7 +77,7 @@ pub(crate) struct Volume {
     last_sync: Option<Resync>,
     /// Number of syncs that were started.
     syncs: u64,
-    /// Sync action that an administrator asked for, and the sector at which it begins, until it
+    /// Sync action that an administrator asked for, and the sectors that it is to cover, until it
     /// runs; `None` if there is none.
     wanted_sync: Option<(SyncAction, Wanted)>,
     frozen: bool,

@@ -4,7 +4,7 @@
 //! So is the slab, with the first file that is read and written with `O_DIRECT` (in regions of 1
 //! GiB, without the frame of zeros, which is mapped read-only and cannot be registered): requests
 //! to other files copy from and to it, which registered memory makes no faster, and registration
-//! takes all of it at once. A request of one segment inside a region uses `READ_FIXED` or
+//! allocates and pins the whole slab. A request of one segment inside a region uses `READ_FIXED` or
 //! `WRITE_FIXED`; the others pass addresses. Where the kernel refuses to register memory
 //! (RLIMIT_MEMLOCK), all requests pass addresses.
 //!

@@ -130,11 +130,7 @@ impl Copy {
             let range = sample.start + start..sample.end + start;
             let piece = Reads::new(client, vec![range], true).next()?;
             let Some(piece) = piece.filter(|piece| piece.bad.is_empty()) else { continue };
-            let mut data = Vec::with_capacity(piece.len());
-            let Ok(()) = piece.try_for_each(|bytes| {
-                data.extend_from_slice(bytes);
-                Ok::<(), std::convert::Infallible>(())
-            });
+            let data = piece.to_vec();
             let copied = self.file.image.read(sample.start, data.len());
             let copied = copied.map_err(|error| self.file.image.failed(&error))?;
             if let Some(at) = data.iter().zip(&copied).position(|(a, b)| a != b) {
@@ -155,11 +151,17 @@ impl Copy {
     fn take(&mut self, piece: &Piece) -> Result<(), Failure> {
         let at = piece.offset - self.range.start;
         let mut end = at;
-        piece.try_for_each(|bytes| {
+        let mut write = |bytes: &[u8]| {
             let written = self.file.write(bytes, end);
             end += bytes.len() as u64;
             written.map_err(|error| self.file.image.failed(&error))
-        })?;
+        };
+        // Blocks that were read one by one are written at once, so that the space of the last write
+        // is enough for the map.
+        match piece.bad.is_empty() {
+            true => piece.try_for_each(write)?,
+            false => write(&piece.to_vec())?,
+        }
         self.map.set(at..end, Status::Finished);
         for bad in &piece.bad {
             let bad = bad.start - self.range.start..bad.end - self.range.start;

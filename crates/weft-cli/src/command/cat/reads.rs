@@ -49,6 +49,16 @@ impl Piece {
         self.data.iter().map(len).sum()
     }
 
+    /// All bytes, in one buffer.
+    pub(super) fn to_vec(&self) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(self.len());
+        let Ok(()) = self.try_for_each(|slice| {
+            bytes.extend_from_slice(slice);
+            Ok::<(), std::convert::Infallible>(())
+        });
+        bytes
+    }
+
     /// Calls `take` with the bytes, in slices and in order, until it fails.
     pub(super) fn try_for_each<E>(
         &self,

@@ -283,7 +283,8 @@ impl Record {
     /// which may be that the check has to wait.
     fn start(&mut self, schedule: Schedule, seen: &Seen, now: u64) -> (Step, Option<CheckNews>) {
         let is_due = self.due(schedule) <= now;
-        // The period of 24 hours of a check that is delayed has not begun.
+        // A change of the copy is kept only if the check begins or waits for its own volume: for a
+        // check that is delayed, the period of 24 hours has not begun.
         let mut pass = self.pass.clone();
         let may = match &mut pass {
             Some(pass) if !pass.is_halted => pass.is_within(schedule, now),

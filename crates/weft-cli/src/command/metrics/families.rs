@@ -170,8 +170,9 @@ fn of_volume(families: &mut Families, volume: &VolumeStatus) {
     }
 }
 
-/// Sectors that the running sync has covered, and the total that it has to cover; `None` if no sync
-/// runs. A sync that was stopped does not count, though the server still reports how far it came.
+/// Sector up to which the running sync has come, and the total of a sync of everything; `None` if
+/// no sync runs. A sync that was stopped does not count, though the server still reports how far it
+/// came.
 fn running_sync(volume: &VolumeStatus) -> Option<(u64, u64)> {
     volume.running_sync().and(volume.sync_completed).filter(|(_, all)| *all > 0)
 }
