@@ -20,8 +20,8 @@ use smallvec::SmallVec;
 use weft_engine::{ReplyError, RequestOp, Run};
 use weft_runtime::buffers::Buffer;
 use weft_runtime::serve::driver::Event;
-use weft_runtime::serve::reactor::{Context, Exit, Port};
-use weft_units::{Bytes, Time};
+use weft_runtime::serve::reactor::{Context, Port};
+use weft_units::Bytes;
 
 use crate::record::VolumeRequest;
 use crate::session::{Lent, Served, SoleClient};
@@ -146,6 +146,12 @@ impl Drop for LentFrames {
 impl LentFrames {
     fn slices(&self) -> SmallVec<[IoSlice<'_>; 4]> {
         self.frames.iter().flat_map(|frames| frames.slices(0, usize::MAX)).collect()
+    }
+
+    fn to_vec(&self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        self.slices().iter().for_each(|slice| bytes.extend_from_slice(slice));
+        bytes
     }
 }
 
@@ -308,15 +314,13 @@ impl InProcessPort {
         {
             if let Some(frames) = frames {
                 lent.insert(*next, runs);
-                let frames = Some(frames);
-                let lent = LentFrames { frames, number: *next, way: Arc::clone(&end.way) };
+                let (frames, number) = (Some(frames), *next);
+                let data = LentFrames { frames, number, way: Arc::clone(&end.way) };
                 *next += 1;
                 // The rest of a read that comes in parts may need the frames of this part.
                 let part = match is_over {
-                    true => Part::Lent(lent),
-                    false => {
-                        Part::Copied(lent.slices().iter().flat_map(|it| it.to_vec()).collect())
-                    }
+                    true => Part::Lent(data),
+                    false => Part::Copied(data.to_vec()),
                 };
                 end.answer(Answered::Part(cookie, part));
             }
@@ -370,18 +374,12 @@ impl Port for InProcessPort {
         self.receive(cx);
     }
 
-    fn on_stopped(&mut self, _: &mut Context<'_, '_>, _: &Exit) {}
-
     fn drained(&self) -> bool {
         self.client.is_drained()
     }
 
     fn is_waiting(&self) -> bool {
         self.client.is_starved() || !self.waiting.is_empty()
-    }
-
-    fn next_wake(&self) -> Option<Time> {
-        None
     }
 }
 

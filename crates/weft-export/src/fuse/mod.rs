@@ -27,9 +27,9 @@ use weft_engine::{ReplyError, RequestOp};
 use weft_fuse::{FileRequest, InUse, MountError, Unmounted};
 use weft_runtime::buffers::Buffer;
 use weft_runtime::serve::driver::Event;
-use weft_runtime::serve::reactor::{Context, Exit, Port};
+use weft_runtime::serve::reactor::{Context, Port};
 use weft_runtime::ublk::Params;
-use weft_units::{Bytes, SECTOR_BYTES, Time};
+use weft_units::{Bytes, SECTOR_BYTES};
 
 pub(crate) use mount_point::Exported;
 
@@ -314,18 +314,12 @@ impl Port for FusePort {
         }
     }
 
-    fn on_stopped(&mut self, _: &mut Context<'_, '_>, _: &Exit) {}
-
     fn drained(&self) -> bool {
         self.client.is_drained()
     }
 
     fn is_waiting(&self) -> bool {
         self.client.is_starved() || !self.waiting.is_empty()
-    }
-
-    fn next_wake(&self) -> Option<Time> {
-        None
     }
 }
 

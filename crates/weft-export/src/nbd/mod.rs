@@ -29,7 +29,7 @@ use weft_engine::{Run, Tag};
 use weft_nbd::{ExportInfo, ServerConnection};
 use weft_runtime::serve::clients::{CLIENTS_MAX, client_of};
 use weft_runtime::serve::driver::{Driver, Event};
-use weft_runtime::serve::reactor::{Accepted, Context, Exit, Port};
+use weft_runtime::serve::reactor::{Accepted, Context, Port};
 use weft_units::{Bytes, ClientId, Span, Time};
 
 use crate::connection_limit::{ConnectionLimit, PLACES_MAX};
@@ -478,8 +478,6 @@ impl Port for NbdPort {
             connection.begin_shutdown();
         }
     }
-
-    fn on_stopped(&mut self, _cx: &mut Context<'_, '_>, _exit: &Exit) {}
 
     fn drained(&self) -> bool {
         self.clients.iter().flatten().all(|connection| connection.is_drained())

@@ -17,7 +17,7 @@ use weft_runtime::buffers::Slab;
 use weft_runtime::devices::{Access, MemberSpec, OpenOptions};
 use weft_runtime::serve::driver::{Driver, DriverParts};
 use weft_runtime::serve::pool::Pool;
-use weft_runtime::serve::reactor::Reactor;
+use weft_runtime::serve::reactor::{Exit, Reactor};
 use weft_units::{MemberIndex, VolumeId};
 
 use super::*;

@@ -27,9 +27,9 @@ use rustix::io::Errno;
 use weft_engine::RequestOp;
 use weft_runtime::buffers::Buffer;
 use weft_runtime::serve::driver::Event;
-use weft_runtime::serve::reactor::{Context, Ending, Exit, Port};
+use weft_runtime::serve::reactor::{Context, Ending, Port};
 use weft_runtime::ublk::{Device, Operation, Queue, QueueData, Request};
-use weft_units::{Bytes, Time};
+use weft_units::Bytes;
 
 pub(crate) use devices::{add, open};
 
@@ -280,18 +280,12 @@ impl Port for UblkPort {
         self.stops = true;
     }
 
-    fn on_stopped(&mut self, _: &mut Context<'_, '_>, _: &Exit) {}
-
     fn drained(&self) -> bool {
         self.client.is_drained()
     }
 
     fn is_waiting(&self) -> bool {
         self.client.is_starved() || !self.waiting.is_empty()
-    }
-
-    fn next_wake(&self) -> Option<Time> {
-        None
     }
 }
 

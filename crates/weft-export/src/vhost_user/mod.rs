@@ -33,7 +33,7 @@ use weft_engine::RequestOp;
 use weft_runtime::buffers::Buffer;
 use weft_runtime::serve::clients::{CLIENTS_MAX, client_of};
 use weft_runtime::serve::driver::Event;
-use weft_runtime::serve::reactor::{Context, Exit, Port};
+use weft_runtime::serve::reactor::{Context, Port};
 use weft_units::{Bytes, Span, Time};
 
 pub(crate) use block::Disk;
@@ -342,8 +342,6 @@ impl Port for VhostUserPort {
     fn on_stop(&mut self, _: &mut Context<'_, '_>) {
         self.stops = true;
     }
-
-    fn on_stopped(&mut self, _: &mut Context<'_, '_>, _: &Exit) {}
 
     fn drained(&self) -> bool {
         self.front_end.as_ref().is_none_or(|front_end| front_end.requests.open() == 0)

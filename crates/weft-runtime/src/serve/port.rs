@@ -55,7 +55,9 @@ pub trait Port {
         let _ = (cx, text);
     }
     /// Called after the volumes have stopped. The port can send its clients a last message.
-    fn on_stopped(&mut self, cx: &mut Context<'_, '_>, exit: &Exit);
+    fn on_stopped(&mut self, cx: &mut Context<'_, '_>, exit: &Exit) {
+        let _ = (cx, exit);
+    }
     /// Whether the port has sent its clients everything that was due to them.
     fn drained(&self) -> bool;
     /// Whether the port has to be called when frames have come back to the pool.
@@ -63,7 +65,9 @@ pub trait Port {
         false
     }
     /// Time at which the port has to be called even without an event; `None` for no such time.
-    fn next_wake(&self) -> Option<Time>;
+    fn next_wake(&self) -> Option<Time> {
+        None
+    }
 }
 
 /// Context of a call to a port: the driver and the loop.
