@@ -285,6 +285,30 @@ fn a_new_file_starts_stops_and_tunes_and_a_wrong_one_changes_nothing() {
 }
 
 #[test]
+fn a_knob_that_has_to_wait_for_the_end_of_a_check_is_set_after_it() {
+    let slow = "sync_speed_min = 100, sync_speed_max = 100";
+    let daemon = Daemon::start(with(&format!("{ONE}set = {{ {slow} }}\n")));
+    daemon.ready(1);
+    exits(daemon.path(), 0, &["check", "one", "--no-wait"]);
+    daemon.reload(&format!("{ONE}set = {{ {slow}, stripe_cache_size = 400 }}\n"));
+    let not_yet = "one: not set yet: stripe_cache_size=400: one: busy: a sync is running";
+    daemon.until("the knob waits", || daemon.log().contains(not_yet));
+    // It is asked for again meanwhile, and told once.
+    std::thread::sleep(Duration::from_millis(2500));
+    assert_eq!(daemon.log().matches(not_yet).count(), 1, "{}", daemon.log());
+    // A knob that does not have to wait is set during the check.
+    daemon.reload(&format!("{ONE}set = {{ {slow}, stripe_cache_size = 400, nr_requests = 9 }}\n"));
+    daemon.until("the other is set", || daemon.log().contains("one: set nr_requests=9\n"));
+    assert_eq!(daemon.status("one")["sync_action"], "check");
+    exits(daemon.path(), 0, &["idle", "one"]);
+    daemon.until("it is set", || daemon.log().contains("one: set stripe_cache_size=400\n"));
+    // A value that no end of a check makes good is not tried again.
+    daemon.reload(&format!("{ONE}set.stripe_cache_size = 32768\n"));
+    daemon.until("it is refused", || daemon.log().contains("found 32768, expected at most 682"));
+    assert_eq!(daemon.log().matches("one: not set: ").count(), 1, "{}", daemon.log());
+}
+
+#[test]
 fn members_that_come_later_are_waited_for_and_a_reason_is_told_once() {
     let dir = with(ONE);
     for member in ["a", "b", "c"] {

@@ -8,6 +8,7 @@ mod record;
 mod schedule;
 mod server;
 mod service;
+mod tuning;
 mod watch;
 
 use std::ffi::OsString;

@@ -24,6 +24,7 @@ use super::checks::Looked;
 use super::file::Entry;
 use super::members;
 use super::schedule::Step;
+use super::tuning::KnobAnswer;
 use super::watch::Look;
 use crate::target::Target;
 
@@ -50,9 +51,8 @@ pub(super) enum News {
     Ready(String),
     /// The request that the server end has failed or was refused, for this reason.
     NotStopped(String),
-    /// The server has answered a change of knobs. The text is the change for the log, followed by
-    /// the reason if the change has failed.
-    Tuned(String, Result<(), String>),
+    /// The server has answered changes of knobs.
+    Tuned(Vec<KnobAnswer>),
     /// The server has answered with its state, from which the next step of scheduled checks
     /// follows.
     Looked(Result<Box<Looked>, String>),

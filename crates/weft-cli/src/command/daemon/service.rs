@@ -19,7 +19,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Signal, pidfd_send_signal};
-use weft_engine::knobs::Knobs;
 use weft_export::control::Command;
 use weft_terminal::outcome::{Exit, Failure, Outcome};
 
@@ -29,6 +28,7 @@ use super::log::Log;
 use super::members;
 use super::schedule::Running;
 use super::server::{Message, News, Start};
+use super::tuning::{self, Tuning};
 use super::watch::{ServerWatch, Watch, monotonic_usec};
 use crate::foreground::notify;
 use crate::target::Target;
@@ -63,7 +63,7 @@ pub(super) struct Service {
 /// A volume and its server.
 struct Volume {
     entry: Entry,
-    /// Entry with which the server was started; its knobs are those that the server has now.
+    /// Entry with which the server was started.
     started: Entry,
     state: State,
     /// Number of the start to which `state` belongs.
@@ -81,10 +81,7 @@ struct Volume {
     printed: Vec<String>,
     /// Whether the server was asked to end, and has neither ended nor refused.
     is_ending: bool,
-    /// Knobs that the server was asked to set; `None` if it has answered or was not asked.
-    asked: Option<BTreeMap<String, String>>,
-    /// Knobs that the server has refused, which are not set again; `None` if it has refused none.
-    refused: Option<BTreeMap<String, String>>,
+    tuning: Tuning,
     checks: Checks,
     watch: ServerWatch,
     then: Then,
@@ -129,8 +126,7 @@ impl Volume {
             lines: Vec::new(),
             printed: Vec::new(),
             is_ending: false,
-            asked: None,
-            refused: None,
+            tuning: Tuning::default(),
             checks: Checks::default(),
             watch: ServerWatch::default(),
             then: Then::Stay,
@@ -199,7 +195,8 @@ impl Service {
             let is_quiet = self.volumes.values().all(|it| it.is_served() || !it.has_server())
                 && !self.volumes.values().any(Volume::is_failed);
             let wait = if is_quiet { LONGEST_WAIT } else { LOOK_AGAIN };
-            let next = [self.until_check(), self.watch_servers()].into_iter().flatten().min();
+            let next = [self.until_check(), self.until_tune(), self.watch_servers()];
+            let next = next.into_iter().flatten().min();
             let wait = next.map_or(wait, |until| until.min(wait));
             match self.messages.1.recv_timeout(wait) {
                 Ok(Message::Reload) if self.requests.is_empty() => self.reload(),
@@ -267,8 +264,8 @@ impl Service {
     }
 
     /// Starts volumes that have failed when their delay is over, or sooner if the block devices
-    /// have changed. Logs that a search for members takes long, and the lines of starts that take
-    /// long.
+    /// have changed. Has servers set knobs that had to wait. Logs that a search for
+    /// members takes long, and the lines of starts that take long.
     fn look(&mut self) {
         let now = Instant::now();
         for volume in self.volumes.values_mut() {
@@ -285,6 +282,7 @@ impl Service {
                 {
                     volume.print_lines(&self.log);
                 }
+                State::Serving { .. } => tune(volume, &self.messages.0),
                 _ => {}
             }
         }
@@ -303,6 +301,13 @@ impl Service {
                 volume.state = State::Failed { since, again: since + DELAY_MIN };
             }
         }
+    }
+
+    /// Time until the server of some volume is to be asked again to set knobs; `None` if none is.
+    fn until_tune(&self) -> Option<Duration> {
+        let now = Instant::now();
+        let served = self.volumes.values().filter(|it| it.is_served() && !it.is_ending);
+        served.filter_map(|it| it.tuning.wait(now)).min()
     }
 
     /// Time until the server of some volume is to be asked for its status for scheduled checks;
@@ -410,18 +415,9 @@ impl Service {
                     volume.then = Then::Stay;
                 }
             }
-            News::Tuned(told, outcome) => {
-                let asked = volume.asked.take();
-                match outcome {
-                    Ok(()) => {
-                        volume.started.knobs = asked.unwrap_or_default();
-                        self.log.of(name, &format!("set {told}"));
-                    }
-                    Err(why) => {
-                        volume.refused = asked;
-                        self.log.of(name, &format!("not set: {told}: {why}"));
-                    }
-                }
+            News::Tuned(answers) => {
+                let lines = volume.tuning.answered(answers, Instant::now());
+                lines.iter().for_each(|line| self.log.of(name, line));
                 tune(volume, &self.messages.0);
             }
             News::Watched(look) => {
@@ -547,6 +543,7 @@ impl Service {
                 continue;
             }
             volume.checks.settings_come();
+            volume.tuning.settings_come();
             let (knobs, check) = (volume.entry.knobs.clone(), volume.entry.check);
             if (Entry { knobs, check, ..volume.started.clone() }) != volume.entry {
                 self.log.of(&volume.entry.name, NEW_SETTINGS);
@@ -595,7 +592,8 @@ fn begin(volume: &mut Volume, program: &Path, messages: &Sender<Message>, starts
     volume.number = *starts;
     volume.is_off = Arc::default();
     volume.lines.clear();
-    (volume.is_ending, volume.asked, volume.refused) = (false, None, None);
+    volume.is_ending = false;
+    volume.tuning = Tuning::of_start(&volume.entry.knobs);
     volume.checks.server_starts();
     volume.watch = ServerWatch::default();
     let start = Start {
@@ -652,43 +650,24 @@ fn adopted(volume: &mut Volume, words: &[OsString], log: &Log) {
         log.of(&volume.entry.name, NEW_SETTINGS);
     }
     // Knobs may have been set since the server started, so all knobs of the file are set again.
-    volume.started.knobs.clear();
+    volume.tuning = Tuning::default();
 }
 
-/// Asks a running server to set the knobs of its entry, if they differ from its own. Nothing is
-/// asked while another change is outstanding, or if the server has refused these knobs before.
+/// Asks a running server to set the knobs of its entry, as far as they differ from its own.
 fn tune(volume: &mut Volume, messages: &Sender<Message>) {
-    let Volume { entry, started, .. } = volume;
-    let is_refused = volume.refused.as_ref() == Some(&entry.knobs);
-    let is_served = matches!(volume.state, State::Serving { .. });
-    if started.knobs == entry.knobs || is_refused || volume.asked.is_some() || !is_served {
+    if !volume.is_served() || volume.is_ending {
         return;
     }
-    let knobs = changed(&started.knobs, &entry.knobs);
-    let told: Vec<String> = knobs.iter().map(|(knob, value)| format!("{knob}={value}")).collect();
-    volume.asked = Some(entry.knobs.clone());
-    let (name, number, messages) = (entry.name.clone(), volume.number, messages.clone());
+    let knobs = volume.tuning.next(&volume.entry.knobs, Instant::now());
+    if knobs.is_empty() {
+        return;
+    }
+    let (name, number, messages) = (volume.entry.name.clone(), volume.number, messages.clone());
     // A server that does not answer must not hold up the others.
     std::thread::spawn(move || {
-        let asked = Target::connect(&name).and_then(|mut it| it.ask(Command::Set { knobs }));
-        let outcome = asked.map(|_| ()).map_err(|error| error.message().to_owned());
-        let _ = messages.send(Message::Of(name, number, News::Tuned(told.join(" "), outcome)));
+        let news = News::Tuned(tuning::ask(&name, knobs));
+        let _ = messages.send(Message::Of(name, number, news));
     });
-}
-
-/// Knobs that differ between `before` and `after`, with their values in `after` in the form that
-/// servers take. A knob that `after` lacks gets its default.
-fn changed(
-    before: &BTreeMap<String, String>,
-    after: &BTreeMap<String, String>,
-) -> Vec<(String, String)> {
-    let gone = before.keys().filter(|knob| !after.contains_key(*knob)).filter_map(|knob| {
-        let default = Knobs::default().show(knob)?;
-        Some((knob.clone(), default))
-    });
-    let new = after.iter().filter(|(knob, value)| before.get(*knob) != Some(*value));
-    let new = new.map(|(knob, value)| (knob.clone(), crate::knobs::plain(knob, value)));
-    gone.chain(new).collect()
 }
 
 /// Line about a server that runs with other options than those of the file.
