@@ -31,8 +31,8 @@ busy() {
 }
 # is_loaded : a process of fio has run for longer than its start takes
 is_loaded() { cat $(pgrep -x fio | sed 's|.*|/proc/&/schedstat|') | awk '$1 > 4e8 { found = 1 } END { exit !found }'; }
-# A difference of 5,000 requests varies by 10 % from run to run, one of 20,000 by 2 %.
-few=1000 more=21000
+# A cost from 5,000 requests varies by 10 % within a boot, one from 10,000 by 4 %.
+few=1000 more=11000
 # cost PATH LEVEL TARGET LOAD DEPTH : a row, from the difference between a long run and a short one
 cost() {
 	local a b c
