@@ -28,20 +28,20 @@ pub(crate) struct Ahead {
 pub(crate) type Fetch<'f, E> = dyn FnMut(u64, &mut [u8]) -> Result<(), E> + 'f;
 
 impl Ahead {
-    /// Returns the `len` bytes from `offset` of the file with the number `number`. The file has
-    /// `size` bytes, and the range lies before its end.
+    /// Brings the `len` bytes from `offset` of the file with the number `number` into memory, where
+    /// [`Self::held`] finds them. The file has `size` bytes, and the range lies before its end.
     ///
     /// # Errors
     /// `fetch` fails for the requested bytes themselves; a fault in bytes that are read ahead is no
     /// error.
-    pub(crate) fn read<E>(
+    pub(crate) fn hold<E>(
         &mut self,
         number: u64,
         offset: u64,
         len: usize,
         size: u64,
         fetch: &mut Fetch<'_, E>,
-    ) -> Result<&[u8], E> {
+    ) -> Result<(), E> {
         self.clock += 1;
         let clock = self.clock;
         let stream = self.stream(number);
@@ -57,8 +57,18 @@ impl Ahead {
             let more = more.min(usize::try_from(size - offset).unwrap_or(usize::MAX));
             stream.fill(offset, len, more, fetch)?;
         }
-        let at = usize::try_from(offset - stream.start).unwrap_or(0);
-        Ok(&stream.bytes[at..at + len])
+        Ok(())
+    }
+
+    /// The `len` bytes from `offset` of a file, after [`Self::hold`] has brought them into memory;
+    /// empty if they are not there.
+    pub(crate) fn held(&self, number: u64, offset: u64, len: usize) -> &[u8] {
+        let stream = self.streams.iter().find(|stream| stream.number == number);
+        let bytes = stream.and_then(|stream| {
+            let at = usize::try_from(offset.checked_sub(stream.start)?).ok()?;
+            stream.bytes.get(at..at.checked_add(len)?)
+        });
+        bytes.unwrap_or_default()
     }
 
     /// Drops the bytes of a file from memory.
@@ -145,7 +155,8 @@ mod tests {
                 into.iter_mut().zip(at..).for_each(|(into, at)| *into = byte(at));
                 Ok(())
             };
-            let bytes = ahead.read(7, offset, len, SIZE, &mut fetch)?;
+            ahead.hold(7, offset, len, SIZE, &mut fetch)?;
+            let bytes = ahead.held(7, offset, len);
             assert_eq!(bytes.len(), len);
             let is_right = |(byte, at): (&u8, u64)| u64::from(*byte) == at / 1000 % 251;
             assert!(bytes.iter().zip(offset..).all(is_right));
@@ -194,10 +205,11 @@ mod tests {
                 count += 1;
                 Ok::<(), ()>(())
             };
-            ahead.read(number, 0, 100, 200, &mut fetch).unwrap();
+            ahead.hold(number, 0, 100, 200, &mut fetch).unwrap();
         }
         assert_eq!((count, ahead.streams.len()), (STREAMS_MAX + 3, STREAMS_MAX));
+        assert_eq!((ahead.held(1, 0, 100).len(), ahead.held(1, 1, 100)), (100, &[][..]));
         ahead.drop_of(1);
-        assert_eq!(ahead.streams.len(), STREAMS_MAX - 1);
+        assert_eq!((ahead.held(1, 0, 100), ahead.streams.len()), (&[][..], STREAMS_MAX - 1));
     }
 }

@@ -65,12 +65,17 @@ impl Content {
         if let Some((range, why)) = faults.get(first).filter(|it| it.0.start < asked.end) {
             return Err(Lost { range: common(range, &asked), why: why.clone() });
         }
-        into.fill(0);
         let pieces = &self.pieces.list;
+        let mut done = 0;
         let first = pieces.partition_point(|piece| piece.range.end <= asked.start);
         for piece in pieces[first..].iter().take_while(|piece| piece.range.start < asked.end) {
             let part = common(&piece.range, &asked);
             let at = |byte: u64| usize::try_from(byte - asked.start).unwrap_or(usize::MAX);
+            // Pieces may overlap.
+            if let Some(hole) = into.get_mut(done..at(part.start)) {
+                hole.fill(0);
+            }
+            done = done.max(at(part.end));
             let into = &mut into[at(part.start)..at(part.end)];
             let within = part.start - piece.range.start;
             let lost = |why: String| Lost { range: part.clone(), why };
@@ -89,6 +94,7 @@ impl Content {
                 }
             }
         }
+        into[done..].fill(0);
         Ok(())
     }
 

@@ -98,7 +98,7 @@ impl Request {
             },
             Self::Read { number, offset, len, reply } => match view.read(number, offset, len) {
                 Ok(bytes) => {
-                    reply.data(&bytes);
+                    reply.data(bytes);
                     if offset == 0 {
                         view.expect_extended(number);
                     }

@@ -301,7 +301,7 @@ fn every_byte_of_a_file_is_read_whatever_its_pieces_are() {
     let number = find(&mut view, &[b"nas", b"whole"]);
     let size = 8 * BLOCK + 100;
     for len in [1000, 4096, 5000, 100_000_u32] {
-        let mut all = Vec::new();
+        let mut all: Vec<u8> = Vec::new();
         while (all.len() as u64) < size {
             let bytes = view.read(number, all.len() as u64, len).unwrap();
             assert!(!bytes.is_empty());
@@ -336,7 +336,7 @@ fn what_cannot_be_read_is_an_error_of_that_part_and_is_told_once() {
             let read = view.read(part, at * BLOCK, block);
             match at {
                 1 | 6 => assert_eq!(read.unwrap_err(), Errno::IO, "{at}"),
-                _ => assert!((at * BLOCK..).zip(read.unwrap()).all(|(at, it)| it == expected(at))),
+                _ => assert!((at * BLOCK..).zip(read.unwrap()).all(|(at, it)| *it == expected(at))),
             }
         }
         let lost = find(&mut view, &[b"nas", b"lost"]);
@@ -370,7 +370,7 @@ fn the_bytes_of_a_volume_have_an_error_where_they_cannot_be_read() {
         let read = view.read(image, at * BLOCK, block);
         assert_eq!(read.is_err(), at == 5, "{at}");
         if let Ok(bytes) = read {
-            assert!((at * BLOCK..).zip(bytes).all(|(at, it)| it == byte(at)));
+            assert!((at * BLOCK..).zip(bytes).all(|(at, it)| *it == byte(at)));
         }
     }
     assert_eq!(view.read(image, 63 * BLOCK + 9, 2 * block).unwrap().len() as u64, BLOCK - 9);

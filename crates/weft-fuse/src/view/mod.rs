@@ -15,7 +15,7 @@ use std::time::SystemTime;
 
 use fuser::{FileAttr, FileType, INodeNo};
 use rustix::io::Errno;
-use weft_files::source::Shared;
+use weft_files::source::{ReadError, Shared};
 use weft_files::tree::{Node, NodeKind, Tree, TreeError};
 
 use crate::ahead::{Ahead, Fetch};
@@ -237,23 +237,16 @@ impl View {
     }
 
     /// Bytes of a file from `offset` on: `len` of them, or fewer at its end.
-    pub(crate) fn read(&mut self, number: u64, offset: u64, len: u32) -> Result<Vec<u8>, Errno> {
+    pub(crate) fn read(&mut self, number: u64, offset: u64, len: u32) -> Result<&[u8], Errno> {
         let result = match self.named(number)? {
             Named::Root => return Err(Errno::ISDIR),
             Named::File(at) => {
                 let (source, ..) = self.bytes(at);
-                read_ahead(
-                    &mut self.ahead,
-                    number,
-                    offset,
-                    len,
-                    source.size(),
-                    &mut |offset, into| {
-                        source
-                            .read_at(offset, into)
-                            .map_err(|error| Lost { range: error.range, why: error.why })
-                    },
-                )
+                let size = source.size();
+                hold(&mut self.ahead, number, offset, len, size, &mut |offset, into| {
+                    let lost = |error: ReadError| Lost { range: error.range, why: error.why };
+                    source.read_at(offset, into).map_err(lost)
+                })
             }
             Named::Node(at, _) => {
                 let content = self.content(number)?;
@@ -261,15 +254,18 @@ impl View {
                     return Err(Errno::INVAL);
                 };
                 let size = content.size;
-                read_ahead(&mut self.ahead, number, offset, len, size, &mut |offset, into| {
+                hold(&mut self.ahead, number, offset, len, size, &mut |offset, into| {
                     content.read(&**tree, offset, into)
                 })
             }
         };
-        result.map_err(|lost| {
-            self.note(number, Some(lost.range), false, lost.why);
-            Errno::IO
-        })
+        match result {
+            Ok(len) => Ok(self.ahead.held(number, offset, len)),
+            Err(lost) => {
+                self.note(number, Some(lost.range), false, lost.why);
+                Err(Errno::IO)
+            }
+        }
     }
 
     /// Map of the content of a regular file, from the cache or the tree.
@@ -335,21 +331,23 @@ impl View {
     }
 }
 
-/// Bytes of a file of `size` bytes, from the cache or from `fetch`. For a sequential reader, bytes
-/// behind them are read into the cache, too.
-fn read_ahead(
+/// Brings bytes of a file of `size` bytes into memory, by `fetch` unless they are there: `len`
+/// bytes from `offset` on, or fewer at its end. Returns their number. For a sequential reader,
+/// bytes behind them are brought into memory, too.
+fn hold(
     ahead: &mut Ahead,
     number: u64,
     offset: u64,
     len: u32,
     size: u64,
     fetch: &mut Fetch<'_, Lost>,
-) -> Result<Vec<u8>, Lost> {
+) -> Result<usize, Lost> {
     let len = u64::from(len).min(size.saturating_sub(offset));
-    match usize::try_from(len) {
-        Ok(len) if len > 0 => Ok(ahead.read(number, offset, len, size, fetch)?.to_vec()),
-        _ => Ok(Vec::new()),
+    let len = usize::try_from(len).unwrap_or(usize::MAX);
+    if len > 0 {
+        ahead.hold(number, offset, len, size, fetch)?;
     }
+    Ok(len)
 }
 
 /// Unit of space, and the preferred size of reads that is reported to programs.
