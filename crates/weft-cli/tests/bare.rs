@@ -59,7 +59,7 @@ fn the_queue_of_a_bare_member_is_tuned_and_nothing_else() {
     assert_eq!(served.wait(), Some(0));
 }
 
-/// Kind and number of requests that a member has answered.
+/// Kind and number of requests that a member or volume has answered.
 fn count(answered: &serde_json::Value) -> (&str, u64) {
     (answered["kind"].as_str().unwrap(), answered["count"].as_u64().unwrap())
 }
@@ -87,10 +87,13 @@ fn status_tells_of_a_bare_member_what_it_is_and_has_done() {
         let member = volume["members"][0].as_object_mut().unwrap();
         assert!(member.remove("label").unwrap().as_str().unwrap().ends_with("/disk"));
         assert!(member.remove("mode").is_some());
-        let answered = member.remove("answered").unwrap();
-        let counts: Vec<(&str, u64)> = answered.as_array().unwrap().iter().map(count).collect();
-        let expected = [("read", 1), ("write", written[0]), ("flush", 1)];
-        assert_eq!(counts, expected.into_iter().filter(|it| it.1 > 0).collect::<Vec<_>>());
+        let by_member = member.remove("answered").unwrap();
+        let by_volume = volume.as_object_mut().unwrap().remove("answered").unwrap();
+        for answered in [by_member, by_volume] {
+            let counts: Vec<(&str, u64)> = answered.as_array().unwrap().iter().map(count).collect();
+            let expected = [("read", 1), ("write", written[0]), ("flush", 1)];
+            assert_eq!(counts, expected.into_iter().filter(|it| it.1 > 0).collect::<Vec<_>>());
+        }
         let shares = volume.as_object_mut().unwrap().remove("shares").unwrap();
         let share = |name: &str| shares[0][name].clone();
         assert_eq!(

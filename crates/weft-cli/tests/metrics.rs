@@ -6,7 +6,9 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::process::Stdio;
 
+use common::client::Client;
 use common::{Served, array, command, exits};
+use weft_nbd::Op;
 
 /// The answer to a request, whole.
 fn fetched(address: &str, request: &str) -> String {
@@ -47,6 +49,31 @@ fn a_served_volume_has_metrics() {
     server.kill().unwrap();
     server.wait().unwrap();
     drop(served);
+}
+
+/// A long read is answered part by part, and counts once.
+#[test]
+fn requests_of_clients_are_counted_with_their_latencies() {
+    let dir = array();
+    let served = Served::start(dir.path(), &["a", "b", "c"]);
+    let mut client = Client::connect(&served.uri);
+    for offset in [0, 4096, 8192] {
+        client.write(offset, &[1; 4096]);
+    }
+    client.write(0, &vec![2; 2 << 20]);
+    assert!(client.read(0, 12 << 20).starts_with(&vec![2; 2 << 20]));
+    client.request(Op::Flush, &[]).unwrap();
+    let status = exits(dir.path(), 0, &["status", "--json"]).out;
+    let status: serde_json::Value = serde_json::from_str(&status).unwrap();
+    let answered = status["servers"][0]["volumes"][0]["answered"].as_array().unwrap();
+    let counts = answered.iter().map(|it| (it["kind"].as_str().unwrap(), &it["count"]));
+    let counts: Vec<_> = counts.map(|(kind, count)| (kind, count.as_u64().unwrap())).collect();
+    assert_eq!(counts, [("read", 1), ("write", 4), ("flush", 1)]);
+    let below = answered[1]["below"].as_array().unwrap();
+    assert_eq!(below.last(), Some(&4.into()), "a write took more than 67 s: {status}");
+    let text = exits(dir.path(), 0, &["metrics"]).out;
+    let line = "weft_volume_request_seconds_count{volume=\"vol\",operation=\"write\"} 4\n";
+    assert!(text.contains(line), "{text}");
 }
 
 #[test]

@@ -296,6 +296,9 @@ pub struct VolumeStatus {
     pub stripe_cache_active: u32,
     /// Number of client requests that are not answered yet.
     pub requests_active: usize,
+    /// Requests of clients that the volume has answered, by kind.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub answered: Vec<AnsweredStatus>,
     /// Every member; failed ones stay until they are removed.
     pub members: Vec<MemberStatus>,
     /// Work of the members, by the account that it is charged to: clients, resync, the array
@@ -653,8 +656,8 @@ pub struct BadBlocksStatus {
     pub sectors: u64,
 }
 
-/// Requests of one kind that a member has answered since the start of the server; see
-/// [`weft_runtime::member_io::Answered`].
+/// Requests of one kind that were answered since the start of the server, by a member or by a
+/// volume to its clients; see [`weft_runtime::figures`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AnsweredStatus {
     /// Kind of the requests: `read`, `write`, `flush` or `discard`.

@@ -43,6 +43,7 @@ pub mod commit;
 mod device_error;
 pub mod devices;
 mod error;
+pub mod figures;
 #[allow(unsafe_code, reason = "OFD locks, which rustix does not have")]
 mod file_lock;
 pub mod holes;

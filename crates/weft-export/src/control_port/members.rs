@@ -3,7 +3,7 @@
 use weft_engine::knobs::{Knobs, SchedulerKind};
 use weft_engine::{MemberSnapshot, MemberState, Party, VolumeSnapshot};
 use weft_runtime::devices::{Medium, OpenMember};
-use weft_runtime::member_io::Answered;
+use weft_runtime::figures::Answered;
 use weft_units::SectorRange;
 
 use super::shares::sectors_of;
@@ -56,7 +56,7 @@ pub(super) fn status_of(
         corrected: member.corrected,
         bad_blocks: member.bad_blocks.iter().map(bad_blocks_of).collect(),
         in_flight: member.in_flight,
-        answered: answered.iter().filter(|it| !it.micros.is_empty()).map(answered_of).collect(),
+        answered: answered_of(answered),
         queue: queue_of(
             member.queue_depth,
             member.queue_knobs.as_deref().unwrap_or(&volume.knobs),
@@ -69,7 +69,12 @@ fn bad_blocks_of(range: &SectorRange) -> BadBlocksStatus {
     BadBlocksStatus { start: range.start.0, sectors: range.len.0 }
 }
 
-fn answered_of(answered: &Answered) -> AnsweredStatus {
+/// Status of the kinds of requests of which any were answered.
+pub(super) fn answered_of(all: &[Answered]) -> Vec<AnsweredStatus> {
+    all.iter().filter(|it| !it.micros.is_empty()).map(kind_answered).collect()
+}
+
+fn kind_answered(answered: &Answered) -> AnsweredStatus {
     let micros = &answered.micros;
     let below = |power: u32| micros.count_between(0, (1 << power) - 1);
     AnsweredStatus {

@@ -44,7 +44,7 @@ use commands::{
     beyond_the_end, bitmap_of, get, is_allowed, kind_of, last_sync_of, layout_named, mismatches_of,
     refusal, reshape_of, sectors_of, start, sync_action, sync_word, what_runs, write_back_of,
 };
-use members::status_of;
+use members::{answered_of, status_of};
 use shares::shares_of;
 use supervision::Supervision;
 
@@ -276,7 +276,7 @@ impl ControlPort {
             refusal(FailureKind::Usage, format!("volume: found {found}, expected one of {list}"))
         };
         let index = position.ok_or_else(usage)?;
-        Ok(VolumeId(u16::try_from(index).expect("volumes are numbered with 16 bits")))
+        Ok(volume_id(index))
     }
 
     /// Starts the next step of a command, or answers the command after its last step.
@@ -401,6 +401,7 @@ impl ControlPort {
                 no_space: volume.no_space,
                 stripe_cache_active: volume.raid.stripe_cache_active,
                 requests_active: volume.requests_active,
+                answered: answered_of(cx.answered(volume_id(place)).all()),
                 shares: shares_of(
                     volume,
                     |client| self.shared.chosen.export_of(client),
@@ -417,6 +418,11 @@ impl ControlPort {
             })
             .collect()
     }
+}
+
+/// Number of the volume at this place of the list of names.
+fn volume_id(place: usize) -> VolumeId {
+    VolumeId(u16::try_from(place).expect("volumes are numbered with 16 bits"))
 }
 
 impl Port for ControlPort {

@@ -11,8 +11,9 @@ use smallvec::SmallVec;
 use weft_engine::{
     Attr, ClientRequest, Flags, Origin, ReplyError, RequestOp, Run, Segments, Tag, frames_needed,
 };
+use weft_runtime::figures::RequestKind;
 use weft_runtime::serve::driver::{Driver, Event};
-use weft_units::{ByteRange, Bytes, ClientId, FRAME_BYTES};
+use weft_units::{ByteRange, Bytes, ClientId, FRAME_BYTES, Time};
 
 use super::{CHOSEN, Served};
 use crate::record::VolumeRequest;
@@ -83,6 +84,8 @@ pub(super) struct Open<R, H> {
     pub(super) streamed_bytes: u64,
     /// Whether a part of the reply was sent.
     pub(super) sent_in_part: bool,
+    /// Time from which the latency of the request counts; `None` once it has been counted.
+    began: Option<Time>,
     /// Whether the request is in [`Requests::replies`].
     queued: bool,
     /// Header of the reply; `None` until it was made, and for later parts of a streamed read.
@@ -170,7 +173,7 @@ impl<R, H> Requests<R, H> {
     where
         R: Copy,
     {
-        let mut open = Open::new(request, asked);
+        let mut open = Open::new(request, asked, driver.now());
         open.error = self.poisoned.then_some(ReplyError::Io);
         let (op, len) = (open.op, open.len);
         // Long requests take no memory of their own, so only this limit bounds their number.
@@ -461,11 +464,15 @@ impl<R, H> Requests<R, H> {
 
     /// Records that `count` bytes of payload have arrived in their frames.
     pub(crate) fn on_payload(&mut self, driver: &mut Driver, count: usize) {
+        let now = Some(driver.now());
         let slot = self.receiving.expect("set when a write begins");
         let open = self.at_mut(slot);
         open.received += count as u64;
         let complete = open.received == open.len;
         if complete {
+            if !open.streamed {
+                open.began = open.began.and(now);
+            }
             self.receiving = None;
         } else if open.room() == 0 {
             self.reserve(driver);
@@ -618,7 +625,7 @@ impl<R, H> Requests<R, H> {
             && open.parts.iter().any(|p| p.at == At::Ours)
         {
             // A request part of a streamed read is ready to be sent.
-            self.queue_reply(slot);
+            self.queue_reply(driver, slot);
             return;
         }
         if open.streamed && open.submitted < open.len {
@@ -699,11 +706,17 @@ impl<R, H> Requests<R, H> {
                 }
             }
         }
-        self.queue_reply(slot);
+        self.queue_reply(driver, slot);
     }
 
-    fn queue_reply(&mut self, slot: u32) {
-        let open = self.at_mut(slot);
+    fn queue_reply(&mut self, driver: &mut Driver, slot: u32) {
+        let open = self.slots[slot as usize].as_mut().expect("open until answered");
+        if open.is_last_part()
+            && let Some(began) = open.began.take()
+        {
+            let volume = self.served.as_ref().expect(CHOSEN).volume;
+            driver.count_answer(volume, kind_of(open.op), began, open.error.is_none());
+        }
         let is_new = !std::mem::replace(&mut open.queued, true);
         self.ended.push(slot);
         if is_new {
@@ -722,7 +735,7 @@ impl RequestPart {
 
 impl<R, H> Open<R, H> {
     /// Creates an open request for which no work has been done.
-    fn new(request: R, asked: &VolumeRequest) -> Self {
+    fn new(request: R, asked: &VolumeRequest, now: Time) -> Self {
         let VolumeRequest { op, start, len, fua, discard } = *asked;
         Self {
             request,
@@ -739,6 +752,7 @@ impl<R, H> Open<R, H> {
             streamed: false,
             streamed_bytes: 0,
             sent_in_part: false,
+            began: Some(now),
             queued: false,
             header: None,
         }
@@ -795,6 +809,15 @@ pub(crate) fn end_turn_of_gone(driver: &mut Driver, client: ClientId, tag: Tag) 
 
 fn tag_of(slot: u32, part: usize) -> Tag {
     Tag(u64::from(slot) << TAG_INDEX_BITS | part as u64)
+}
+/// Kind under which requests are counted.
+fn kind_of(op: RequestOp) -> RequestKind {
+    match op {
+        RequestOp::Read => RequestKind::Read,
+        RequestOp::Write | RequestOp::WriteZeroes => RequestKind::Write,
+        RequestOp::Flush => RequestKind::Flush,
+        RequestOp::Trim => RequestKind::Discard,
+    }
 }
 /// Whether requests of this kind may be long without bringing payload, so that frames do not limit
 /// them.

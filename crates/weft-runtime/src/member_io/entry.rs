@@ -8,10 +8,9 @@ use weft_units::Sectors;
 
 use crate::buffers::{Mapping, Slab};
 use crate::devices::{Access, Damage, Medium, OpenMember};
+use crate::figures::Figures;
 use crate::holes::punch;
 use crate::io::ring::RingOp;
-
-use super::figures::Figures;
 
 pub(super) struct Entry {
     pub(super) member: OpenMember,

@@ -48,7 +48,6 @@
 //! Source   Rebello et al., "Can Applications Recover from fsync Failures?", ATC '20; fsync(2)
 
 mod entry;
-mod figures;
 mod operation;
 
 use std::collections::VecDeque;
@@ -61,10 +60,10 @@ use weft_units::{MemberIndex, Time};
 
 use crate::buffers::{AlignedBytes, Buffer, Mapping, Slab};
 use crate::devices::OpenMember;
+use crate::figures::Answered;
 use crate::io::ring::{Action, RingDone, RingOp, share_of};
 use crate::overlay::MemberRing;
 use entry::{Entry, bytes_of};
-pub use figures::Answered;
 use operation::{Kind, Next, Operation, Stage, ZEROS_BYTES};
 
 /// The members of an engine and the requests outstanding on them.
@@ -589,7 +588,7 @@ impl<R: MemberRing> MemberIo<R> {
         self.free.push(id);
         let Operation { token, member, kind, started, .. } = operation;
         if let Some(Some(entry)) = self.members.get_mut(member.index()) {
-            entry.figures.count(kind, self.now.since(started), result.is_ok());
+            entry.figures.count(kind.counts_as(), self.now.since(started), result.is_ok());
         }
         self.answers.push_back((token, result.map(|()| Value::Nothing)));
         // Requests that wait for this flush must go on even if it never ran.

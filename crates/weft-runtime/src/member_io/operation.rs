@@ -7,6 +7,7 @@ use weft_units::{MemberIndex, Time};
 use super::entry::Entry;
 use crate::buffers::{AlignedBytes, Buffer};
 use crate::devices::IoMode;
+use crate::figures::RequestKind;
 
 pub(super) struct Operation {
     pub(super) token: Token,
@@ -32,6 +33,18 @@ pub(super) enum Kind {
     Read,
     Write { durable: bool },
     WriteMetadata,
+}
+
+impl Kind {
+    /// Kind under which an operation is counted.
+    pub(super) fn counts_as(self) -> RequestKind {
+        match self {
+            Self::Read => RequestKind::Read,
+            Self::Write { .. } | Self::WriteMetadata => RequestKind::Write,
+            Self::Flush => RequestKind::Flush,
+            Self::Discard { .. } => RequestKind::Discard,
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

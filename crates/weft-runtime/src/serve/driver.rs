@@ -13,7 +13,7 @@ use weft_engine::{
     ClientRequest, Command, Input, Notice, Output, ReplyError, Run, Snapshot, Tag, Token, Value,
 };
 use weft_parity::Parity;
-use weft_units::{Bytes, ClientId, MemberIndex, Span, Time};
+use weft_units::{Bytes, ClientId, MemberIndex, Span, Time, VolumeId};
 
 use super::poison::{Core, Guarded};
 use super::pool::Pool;
@@ -22,6 +22,7 @@ use crate::buffers::Slab;
 use crate::clock::Clock;
 use crate::devices::OpenMember;
 use crate::error::RuntimeError;
+use crate::figures::{Figures, RequestKind};
 use crate::member_io::MemberIo;
 use crate::overlay::MemberRing;
 use crate::unwritten::UnwrittenMark;
@@ -46,6 +47,8 @@ pub struct Driver {
     events: VecDeque<Event>,
     stalls: Stalls,
     mark: Option<UnwrittenMark>,
+    /// Requests of clients that were answered, by volume.
+    answered: Vec<Figures>,
     /// Snapshot of the engine, valid until its next input; `None` if none was taken since.
     snapshot: Option<Arc<Snapshot>>,
 }
@@ -153,6 +156,7 @@ impl Driver {
             events: VecDeque::new(),
             stalls: Stalls::default(),
             mark: None,
+            answered: Vec::new(),
             snapshot: None,
         })
     }
@@ -175,6 +179,20 @@ impl Driver {
     pub fn tick(&mut self) {
         self.now = self.now.max(self.clock.now());
         self.io.set_now(self.now);
+    }
+
+    /// Counts a client's request that is answered in this pass, and that began at the time `since`.
+    pub fn count_answer(&mut self, volume: VolumeId, kind: RequestKind, since: Time, is_ok: bool) {
+        if self.answered.len() <= volume.index() {
+            self.answered.resize_with(volume.index() + 1, Figures::new);
+        }
+        self.answered[volume.index()].count(kind, self.now.since(since), is_ok);
+    }
+
+    /// Requests of clients of a volume that were answered; `None` before the first one.
+    #[must_use]
+    pub fn answered(&self, volume: VolumeId) -> Option<&Figures> {
+        self.answered.get(volume.index())
     }
 
     /// Records a client's request.

@@ -5,11 +5,12 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 
 use rustix::event::epoll::{self, EventData, EventFlags};
 use weft_engine::Snapshot;
-use weft_units::Time;
+use weft_units::{Time, VolumeId};
 
 use super::driver::Event;
 use super::ending::{Ending, Exit};
 use super::hub::{Accepted, Held, Hub, Message};
+use crate::figures::Figures;
 
 /// An interface to the outside: a server or a control socket.
 pub trait Port {
@@ -89,6 +90,17 @@ impl Context<'_, '_> {
             absorb(&mut whole, driver.snapshot()?);
         }
         Some(whole)
+    }
+
+    /// Requests of clients of a volume that were answered, over all drivers. Only for ports of the
+    /// first worker.
+    #[must_use]
+    pub fn answered(&self, volume: VolumeId) -> Figures {
+        let mut all = self.driver.answered(volume).cloned().unwrap_or_default();
+        for driver in self.hub.others() {
+            driver.answered(volume).into_iter().for_each(|it| all.add(it));
+        }
+        all
     }
 
     /// Number of frames that clients hold, over all pools. Only for ports of the first worker.

@@ -131,6 +131,14 @@ fn of_volume(families: &mut Families, volume: &VolumeStatus) {
     let info = [of[0], ("level", &volume.level), ("uuid", uuid), ("state", &volume.array_state)];
     families.gauge("weft_volume_info", "Level, UUID and state of the volume.", &info, 1);
     families.gauge("weft_volume_size_bytes", "Size of the volume.", &of, volume.size);
+    let names = AnsweredNames {
+        errors: ("weft_volume_errors_total", "Requests of clients that the volume failed."),
+        seconds: (
+            "weft_volume_request_seconds",
+            "Time from a client's request, with its payload, to its reply.",
+        ),
+    };
+    volume.answered.iter().for_each(|answered| names.add(families, &of, answered));
     families.gauge(
         "weft_volume_no_space",
         "Whether writes are refused because a member has no space left.",
@@ -303,7 +311,14 @@ fn of_member(families: &mut Families, volume: &str, member: &MemberStatus) {
         let help = "Bytes read from and written to the member.";
         families.counter("weft_member_bytes_total", help, &of, sectors * SECTOR_BYTES);
     }
-    member.answered.iter().for_each(|answered| of_answered(families, &of, answered));
+    let names = AnsweredNames {
+        errors: ("weft_member_errors_total", "Requests that the member failed."),
+        seconds: (
+            "weft_member_request_seconds",
+            "Time from the start of a request to the member to its answer.",
+        ),
+    };
+    member.answered.iter().for_each(|answered| names.add(families, &of, answered));
     families.counter(
         "weft_member_corrected_bytes_total",
         "Bytes with a read error that a write corrected.",
@@ -315,20 +330,28 @@ fn of_member(families: &mut Families, volume: &str, member: &MemberStatus) {
     families.gauge("weft_member_bad_bytes", help, &of, bad * SECTOR_BYTES);
 }
 
-/// Adds the metrics of the requests of one kind, such as reads, that a member has answered.
-fn of_answered(families: &mut Families, member: &Labels<'_>, answered: &AnsweredStatus) {
-    let of = [member, &[("operation", answered.kind.as_str())]].concat();
-    let help = "Requests that the member failed.";
-    families.counter("weft_member_errors_total", help, &of, answered.errors);
-    let help = "Time from the start of a request to the member to its answer.";
-    let family = families.family("weft_member_request_seconds", help, "histogram");
-    for (power, count) in (1..).zip(&answered.below) {
-        let bound = ((1_u64 << power) as f64 / 1e6).to_string();
-        family.add("_bucket", &[&of[..], &[("le", bound.as_str())]].concat(), count);
+/// Names and help of the metrics about answered requests.
+struct AnsweredNames {
+    errors: (&'static str, &'static str),
+    seconds: (&'static str, &'static str),
+}
+
+impl AnsweredNames {
+    /// Adds the metrics of the answered requests of one kind, such as reads.
+    fn add(&self, families: &mut Families, of: &Labels<'_>, answered: &AnsweredStatus) {
+        let of = [of, &[("operation", answered.kind.as_str())]].concat();
+        let (name, help) = self.errors;
+        families.counter(name, help, &of, answered.errors);
+        let (name, help) = self.seconds;
+        let family = families.family(name, help, "histogram");
+        for (power, count) in (1..).zip(&answered.below) {
+            let bound = ((1_u64 << power) as f64 / 1e6).to_string();
+            family.add("_bucket", &[&of[..], &[("le", bound.as_str())]].concat(), count);
+        }
+        family.add("_bucket", &[&of[..], &[("le", "+Inf")]].concat(), answered.count);
+        family.add("_sum", &of, answered.sum_us as f64 / 1e6);
+        family.add("_count", &of, answered.count);
     }
-    family.add("_bucket", &[&of[..], &[("le", "+Inf")]].concat(), answered.count);
-    family.add("_sum", &of, answered.sum_us as f64 / 1e6);
-    family.add("_count", &of, answered.count);
 }
 
 /// Unit of md's block counts, in bytes.
@@ -405,7 +428,22 @@ mod tests {
 
     #[test]
     fn latencies_are_a_histogram() {
-        let text = text_of(VolumeStatus { name: "v".into(), ..volume() });
+        let flush = AnsweredStatus {
+            kind: "flush".into(),
+            errors: 1,
+            ..member("", None, "").answered.remove(0)
+        };
+        let answered = vec![flush];
+        let text = text_of(VolumeStatus { name: "v".into(), answered, ..volume() });
+        let of = r#"volume="v",operation="flush""#;
+        assert_has(
+            &text,
+            &[
+                &format!("weft_volume_errors_total{{{of}}} 1"),
+                &format!("weft_volume_request_seconds_bucket{{{of},le=\"0.000004\"}} 2"),
+                &format!("weft_volume_request_seconds_count{{{of}}} 3"),
+            ],
+        );
         let of = r#"volume="v",member="a",slot="0",operation="read""#;
         let name = "weft_member_request_seconds";
         assert_has(

@@ -26,7 +26,8 @@ pub(super) struct Traffic {
     pub(super) bytes_written: u64,
 }
 
-/// Latency of the reads and writes that a member answered between two statuses, in microseconds.
+/// Latency of the reads and writes that a member or volume answered between two statuses, in
+/// microseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Latency {
     /// Mean latency.
@@ -104,14 +105,14 @@ impl Traffic {
 }
 
 impl Latency {
-    /// Latency of the reads and writes that were answered between two statuses of a member; `None`
-    /// if there were none, or the member is in memory and has no histogram.
-    pub(super) fn between(before: &MemberStatus, after: &MemberStatus) -> Option<Self> {
+    /// Latency of the reads and writes that were answered between two statuses of a member or
+    /// volume; `None` if there were none, or the member is in memory and has no histogram.
+    pub(super) fn between(before: &[AnsweredStatus], after: &[AnsweredStatus]) -> Option<Self> {
         let (mut count, mut sum_us) = (0, 0);
         let mut below = [0; AnsweredStatus::BOUNDS as usize];
         let is_io = |it: &&AnsweredStatus| matches!(it.kind.as_str(), "read" | "write");
-        for now in after.answered.iter().filter(is_io) {
-            let then = before.answered.iter().find(|it| it.kind == now.kind);
+        for now in after.iter().filter(is_io) {
+            let then = before.iter().find(|it| it.kind == now.kind);
             let since = |field: fn(&AnsweredStatus) -> u64| {
                 field(now).saturating_sub(then.map_or(0, field))
             };
@@ -154,7 +155,7 @@ mod tests {
     }
 
     /// Reads by the power of two below which their latencies are: `(power, number)`.
-    fn reads(answered: &[(usize, u64)]) -> MemberStatus {
+    fn reads(answered: &[(usize, u64)]) -> [AnsweredStatus; 2] {
         let all = AnsweredStatus::BOUNDS as usize;
         let below = (1..=all).map(|power| {
             answered.iter().filter(|(of, _)| *of <= power).map(|(_, number)| number).sum()
@@ -168,7 +169,7 @@ mod tests {
             ..AnsweredStatus::default()
         };
         let flush = AnsweredStatus { kind: "flush".into(), count, ..AnsweredStatus::default() };
-        MemberStatus { answered: vec![read, flush], ..MemberStatus::default() }
+        [read, flush]
     }
 
     #[test]

@@ -360,7 +360,8 @@ fn cache_lines(
     lines.into_iter().map(|text| Line::styled(left(&text, width), style)).collect()
 }
 
-/// Table of the connected clients, with a line of heads; empty if there are none.
+/// Latency of the clients' requests, and a table of the connected clients with a line of heads;
+/// empty if there are none.
 fn client_lines(row: &VolumeRow<'_>, width: usize) -> Vec<Line<'static>> {
     let shares = row.volume.shares.iter();
     let shares: Vec<&ShareStatus> =
@@ -370,7 +371,12 @@ fn client_lines(row: &VolumeRow<'_>, width: usize) -> Vec<Line<'static>> {
     }
     let heads = ["CLASS", "WEIGHT", "READ/s", "r/s", "WRITE/s", "w/s", "SHARE"];
     let heads = client_columns("CLIENT", heads, width);
-    let mut lines = vec![Line::styled(heads, Modifier::UNDERLINED)];
+    let mut lines = Vec::new();
+    if let Some(latency) = row.latency() {
+        let (mean, p99) = (micros(latency.mean_us), p99_text(latency));
+        lines.push(Line::from(format!("clients: reads and writes take {mean}, 99% {p99}")));
+    }
+    lines.push(Line::styled(heads, Modifier::UNDERLINED));
     lines.extend(shares.into_iter().map(|share| {
         let traffic = row.since.map(|(interval, before)| interval.account(before, share));
         let [read, reads, write, writes] = traffic_cells(traffic);

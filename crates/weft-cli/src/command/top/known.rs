@@ -198,6 +198,13 @@ impl<'a> VolumeRow<'a> {
         self.since.map(|(interval, before)| interval.volume(before, self.volume))
     }
 
+    /// Latency of the clients' requests; `None` without an earlier status, and if no request was
+    /// answered since.
+    pub(super) fn latency(&self) -> Option<Latency> {
+        let (_, before) = self.since?;
+        Latency::between(&before.answered, &self.volume.answered)
+    }
+
     /// Members in this order; by name they are in the order of their slots, and those without a
     /// slot come last.
     fn members(&self, sort: SortKey) -> Vec<MemberRow<'a>> {
@@ -210,7 +217,8 @@ impl<'a> VolumeRow<'a> {
             MemberRow {
                 member,
                 traffic: before.map(|(interval, before)| interval.member(before, member)),
-                latency: before.and_then(|(_, before)| Latency::between(before, member)),
+                latency: before
+                    .and_then(|(_, before)| Latency::between(&before.answered, &member.answered)),
             }
         };
         let mut rows: Vec<MemberRow<'a>> = self.volume.members.iter().map(row).collect();

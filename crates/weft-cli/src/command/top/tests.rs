@@ -13,7 +13,6 @@ use super::known::{ActionKind, Looked, Mode, Pane, TopAction, TopState};
 
 /// Status of a member that has answered `reads` reads of 8 sectors, each in 1.5 ms.
 fn member(index: u16, name: &str, state: &str, reads: u64) -> MemberStatus {
-    let below = (1..=AnsweredStatus::BOUNDS).map(|power| if power >= 11 { reads } else { 0 });
     MemberStatus {
         index,
         label: format!("/srv/{name}"),
@@ -23,14 +22,20 @@ fn member(index: u16, name: &str, state: &str, reads: u64) -> MemberStatus {
         reads,
         sectors_read: reads * 8,
         in_flight: 2,
-        answered: vec![AnsweredStatus {
-            kind: "read".into(),
-            count: reads,
-            sum_us: reads * 1500,
-            below: below.collect(),
-            ..AnsweredStatus::default()
-        }],
+        answered: vec![answered(reads, 1500)],
         ..MemberStatus::default()
+    }
+}
+
+/// Reads that took `us` microseconds each.
+fn answered(reads: u64, us: u64) -> AnsweredStatus {
+    let below = (1..=AnsweredStatus::BOUNDS).map(|power| if us < 1 << power { reads } else { 0 });
+    AnsweredStatus {
+        kind: "read".into(),
+        count: reads,
+        sum_us: reads * us,
+        below: below.collect(),
+        ..AnsweredStatus::default()
     }
 }
 
@@ -115,7 +120,8 @@ fn keys(state: &mut TopState, letters: &str) -> Option<TopOrder> {
 
 #[test]
 fn two_volumes_have_their_rates_and_the_chosen_one_its_members_and_clients() {
-    let mut state = two();
+    let tour = VolumeStatus { answered: vec![answered(350, 5000)], ..volume("tour", 350) };
+    let mut state = watched(&volume("home", 0), &tour);
     press(&mut state, TopKey::Down);
     shows(
         &state,
@@ -130,9 +136,9 @@ tour: 1 client, 3 requests not answered, io_uring; runs for 1:01:41
  /srv/m0          0 in_sync       250 1000 KiB      0 B  1.5 ms <2.0 ms    0   2
  /srv/m1          1 in_sync       250 1000 KiB      0 B  1.5 ms <2.0 ms    0   2
  /srv/m2          2 in_sync       250 1000 KiB      0 B  1.5 ms <2.0 ms    0   2
+clients: reads and writes take 5.0 ms, 99% <8.2 ms
  CLIENT                  CLASS    WEIGHT   READ/s    r/s  WRITE/s    w/s   SHARE
  client 1 of tour        be:4         40 1000 KiB    250      0 B      0   87.5%
-
 
 
 
