@@ -183,6 +183,11 @@ impl<'a> ArrayView<'a> {
         self.array.members[position].slot
     }
 
+    /// Whether a member is a rotating disk.
+    pub(super) fn rotates(self) -> bool {
+        self.array.members.iter().any(|member| member.info.device.rotational)
+    }
+
     /// Bytes of a logical block of the member at `position`.
     #[inline]
     pub(super) fn logical_block(self, position: usize) -> u64 {

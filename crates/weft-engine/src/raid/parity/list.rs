@@ -17,6 +17,8 @@ pub(crate) enum List {
     Hold,
     /// Stripes that each wait until a time of their own ([`super::priority::Patience`]).
     Wait,
+    /// Inactive stripes that only a sync has used, least recently used first.
+    Synced,
     /// Inactive stripes of the class with this number, least recently used first.
     Inactive(u8),
 }
@@ -44,8 +46,15 @@ impl List {
             Self::Handle => 1,
             Self::Hold => 2,
             Self::Wait => 3,
-            Self::Inactive(class) => 4 + u32::from(class),
+            Self::Synced => 4,
+            Self::Inactive(class) => 5 + u32::from(class),
         }
+    }
+
+    /// Whether the stripes on the list are inactive.
+    #[inline]
+    pub(crate) fn is_inactive(self) -> bool {
+        matches!(self, Self::Inactive(_) | Self::Synced)
     }
 }
 
@@ -131,7 +140,7 @@ impl Lists {
 /// Number of classes of inactive stripes in md (`NR_STRIPE_HASH_LOCKS`).
 pub(crate) const CLASSES_MAX: u8 = 8;
 
-const LISTS: u32 = 4 + CLASSES_MAX as u32;
+const LISTS: u32 = 5 + CLASSES_MAX as u32;
 
 #[cfg(test)]
 mod tests {

@@ -124,9 +124,12 @@ impl ParityRaid {
             }
         }
         assert!(picks <= stripes_max, "a turn is bounded");
-        let handled = picked.len() as u32;
-        picked.drain(..).for_each(|stripe| stripes.handle(stripe, cx));
-        handled
+        let mut handled = 0;
+        while handled < picked.len() {
+            handled += stripes.handle_first(&picked[handled..], cx);
+        }
+        picked.clear();
+        handled as u32
     }
 
     /// Settings of stripe priority with the current knobs.
@@ -167,6 +170,7 @@ impl RaidLevel for ParityRaid {
         match StripePart::of(part) {
             StripePart::Strip(part) => self.stripes.done(part, answer, cx),
             StripePart::Run(run) => self.stripes.run_done(run, answer, cx),
+            StripePart::Strips(strips) => self.stripes.strips_done(strips, answer, cx),
             StripePart::Straight(part) if answer.given_up => {
                 return PartOutcome::GivenUp(part.request);
             }
@@ -184,7 +188,9 @@ impl RaidLevel for ParityRaid {
         match StripePart::of(part) {
             StripePart::Straight(part) => return Some(part.request),
             StripePart::Strip(part) => self.stripes.unpin(part),
-            StripePart::Run(_) => unreachable!("a batch is given up stripe by stripe"),
+            StripePart::Run(_) | StripePart::Strips(_) => {
+                unreachable!("several stripes are given up one by one")
+            }
         }
         None
     }
@@ -202,6 +208,10 @@ impl RaidLevel for ParityRaid {
     fn gains_by_giving_up(&self, part: CompletionTarget, array: ArrayView<'_>) -> bool {
         match StripePart::of(part) {
             StripePart::Strip(part) => self.stripes.reads_around(part, array.membership()),
+            StripePart::Strips(strips) => {
+                let membership = array.membership();
+                strips.each().any(|part| self.stripes.reads_around(part, membership))
+            }
             StripePart::Run(_) | StripePart::Straight(_) => true,
         }
     }
@@ -209,14 +219,17 @@ impl RaidLevel for ParityRaid {
     fn given_up(&self, first: CompletionTarget) -> u8 {
         match StripePart::of(first) {
             StripePart::Strip(part) => self.stripes.given_up(part.stripe),
+            StripePart::Strips(strips) => self.stripes.given_up(strips.first),
             StripePart::Run(_) | StripePart::Straight(_) => 0,
         }
     }
 
-    /// Parts to report instead of `parts`. A run of a batch is reported stripe by stripe, because
-    /// the batch may end before the member answers. `None` if no part is a run of a batch.
+    /// Parts to report instead of `parts`. A part of several stripes is reported stripe by stripe,
+    /// because a batch may end before the member answers. `None` if no part is of several stripes.
     fn parts_given_up(&self, parts: &[CompletionTarget]) -> Option<Vec<CompletionTarget>> {
-        if !parts.iter().any(|part| matches!(StripePart::of(*part), StripePart::Run(_))) {
+        let is_of_several =
+            |part| matches!(StripePart::of(part), StripePart::Run(_) | StripePart::Strips(_));
+        if !parts.iter().copied().any(is_of_several) {
             return None;
         }
         let mut each = Vec::new();
@@ -225,6 +238,7 @@ impl RaidLevel for ParityRaid {
                 StripePart::Run(run) => {
                     each.extend(self.stripes.parts_of(run).map(StripIo::target));
                 }
+                StripePart::Strips(strips) => each.extend(strips.each().map(StripIo::target)),
                 StripePart::Straight(_) | StripePart::Strip(_) => each.push(*part),
             }
         }
@@ -300,8 +314,9 @@ impl RaidLevel for ParityRaid {
 
     /// Starts the sync of the next stripes of a resync, as far as there are free stripes in the
     /// cache.
-    fn feed(&mut self, sync: &mut Resync, _: ArrayView<'_>) {
+    fn feed(&mut self, sync: &mut Resync, array: ArrayView<'_>) {
         let Self { geometry, stripes, discards, .. } = self;
+        stripes.cache.set_syncs_together(array.rotates());
         sync.feed(stripes.cache.size(), |key, sync| {
             if Discard::any_has(discards, stripes.full_stripe_of(key)) {
                 return false;

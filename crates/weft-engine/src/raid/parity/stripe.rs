@@ -40,9 +40,9 @@ pub(crate) struct SubRequest {
 /// Operation in flight for a stripe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Operation {
-    /// Stored parity is being compared with the data. `whole` is true if every strip was read from
-    /// its member.
-    Comparing { whole: bool },
+    /// Stored parity at the slots `parity` is being compared with the data. `whole` is true if
+    /// every strip was read from its member.
+    Comparing { parity: SlotSet, whole: bool },
     /// New data is being drained into the stripe, and parity computed.
     Computing(Mode),
     /// Readers are being served from valid strips.
@@ -194,6 +194,8 @@ pub(crate) struct Stripe {
     /// Class of the inactive list that the stripe belongs to; it never changes.
     pub(crate) class: u8,
     pub(crate) placement: Option<Placement>,
+    /// Whether a client used the stripe since the entry was last reused.
+    pub(crate) served: bool,
     /// Slots of the data strips, from `placement`.
     pub(crate) data: SlotSet,
     pub(crate) parity: SlotSet,
@@ -244,6 +246,8 @@ pub(crate) struct Stripe {
     pub(crate) no_space: Option<Slot>,
     pub(crate) operation: Operation,
     pub(crate) in_flight: u32,
+    /// Number of stripes after this one that the computation in flight is for too.
+    pub(crate) computed_with: u32,
     /// Number of given-up member requests that may still use the stripe's memory.
     pub(crate) pins: u32,
     /// Whether the stripe may have work to do, so that it goes to the handle list or the delayed
@@ -301,6 +305,7 @@ impl Stripe {
         Self {
             key: 0,
             hashed: false,
+            served: false,
             class,
             placement: None,
             data: SlotSet::EMPTY,
@@ -327,6 +332,7 @@ impl Stripe {
             no_space: None,
             operation: Operation::Idle,
             in_flight: 0,
+            computed_with: 0,
             pins: 0,
             handle: false,
             delayed: false,
@@ -358,6 +364,7 @@ impl Stripe {
         assert!(self.zero_copy.is_empty(), "a stripe that is reused has no zero-copy pages");
         self.key = key;
         self.hashed = true;
+        self.served = false;
         self.placement = Some(placement);
         self.parity = placement.parity();
         self.data = SlotSet::first(self.members).without(self.parity);
@@ -390,6 +397,7 @@ impl Stripe {
     /// Attaches sub-requests of a client, which touch the strips in `touched`.
     #[inline]
     pub(crate) fn attach(&mut self, sub_requests: &[SubRequest], touched: Touched, write: bool) {
+        self.served = true;
         if write {
             self.writers = self.writers.or(touched);
             self.writes.extend_from_slice(sub_requests);
@@ -652,6 +660,20 @@ impl Stripe {
     /// Whether a client or a sync has work for the stripe.
     pub(crate) fn has_work(&self) -> bool {
         self.sync.is_some() || self.has_clients()
+    }
+
+    /// Whether the stripe is at rest between two steps of a sync, has no other work, and has met no
+    /// failure.
+    pub(crate) fn is_only_synced(&self) -> bool {
+        let failed = self.read_error.or(self.uncorrectable).or(self.retried).or(self.faults);
+        let begins = matches!(self.sync, Some((_, ResyncState::Requested)));
+        matches!(self.sync, Some((_, ResyncState::Requested | ResyncState::Filling)))
+            && (!begins || self.uptodate.is_empty())
+            && !self.has_clients()
+            && failed.or(self.deferred).or(self.zero_copy).is_empty()
+            && self.batch == Batch::None
+            && self.waits_since.is_none()
+            && (self.in_flight, self.pins) == (0, 0)
     }
 
     fn has_clients(&self) -> bool {

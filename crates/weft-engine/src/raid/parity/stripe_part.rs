@@ -11,6 +11,7 @@ use crate::raid::straight::StraightPart;
 #[derive(Clone, Copy, Debug)]
 pub(super) enum StripePart {
     Run(StripRun),
+    Strips(StripsIo),
     Straight(StraightPart),
     Strip(StripIo),
 }
@@ -35,6 +36,16 @@ pub(crate) struct StripRun {
     pub(crate) count: u32,
 }
 
+/// Read or write of the strips of one slot in adjacent stripes, each of which counts it as its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct StripsIo {
+    /// First of the stripes; the numbers of their entries follow each other.
+    pub(crate) first: StripeId,
+    pub(crate) slot: Slot,
+    /// Number of stripes.
+    pub(crate) count: u32,
+}
+
 impl StripePart {
     /// Converts the words that the outbox stores for a part back to the part.
     #[inline(always)]
@@ -47,7 +58,8 @@ impl StripePart {
                 Self::Strip(StripIo { stripe, slot, zero_copy_from })
             }
             StripRun::KIND => Self::Run(StripRun { head: stripe, slot, first: three, count: four }),
-            _ => Self::Straight(StraightPart::of(target).expect("a parity level has three kinds")),
+            StripsIo::KIND => Self::Strips(StripsIo { first: stripe, slot, count: three }),
+            _ => Self::Straight(StraightPart::of(target).expect("a parity level has four kinds")),
         }
     }
 }
@@ -76,6 +88,16 @@ impl StripRun {
     }
 }
 
+impl StripsIo {
+    const KIND: u32 = 3;
+
+    /// Converts the strips to the words that the outbox stores for a part.
+    pub(super) fn target(self) -> CompletionTarget {
+        let words = [self.first.0, self.slot.0.into(), self.count, 0];
+        CompletionTarget { kind: Self::KIND, words }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use weft_units::Bytes;
@@ -91,6 +113,8 @@ mod tests {
         }
         let run = StripRun { head: stripe, slot, first: 7, count: u32::MAX };
         assert!(matches!(StripePart::of(run.target()), StripePart::Run(it) if it == run));
+        let strips = StripsIo { first: stripe, slot, count: u32::MAX };
+        assert!(matches!(StripePart::of(strips.target()), StripePart::Strips(it) if it == strips));
         for start in [0, 512, u64::from(u32::MAX) + 512, u64::MAX] {
             let part = StraightPart { request: RequestId(9), start: Bytes(start), len: u32::MAX };
             let found = StripePart::of(part.target());

@@ -9,15 +9,17 @@
 //! ```
 //!
 //! Inactive stripes are reused in LRU order within one of eight classes, as with md's eight hash
-//! locks. By weft's own rule, delayed stripes wait on one more list before they are held
-//! (`cache/wait.rs`). A lookup fails if it needs a free stripe and finds none. From then on every
-//! lookup that needs a free stripe fails, until a quarter of the cache is free again; lookups that
-//! find their stripe in the cache succeed. With a stripe size that picks by full stripes
-//! ([`super::stripe_size`]) there is one class, and after a failed lookup the wait ends when as
-//! many stripes are free as the request needs of one chunk, or half the cache: stripes with a
-//! deferred write or with pinned memory must not hold up other requests. Once a request has waited
-//! for `preread_wait_max`, inactive stripes are kept for waiting requests: even a lookup that would
-//! find an inactive stripe waits.
+//! locks. If adjacent stripes of a sync take their steps together, stripes that only a sync has
+//! used are reused before all others: a sync returns to none of its stripes, so that it does not
+//! displace what clients may use again, and its memory stays in the caches of the CPU. By weft's
+//! own rule, delayed stripes wait on one more list before they are held (`cache/wait.rs`). A lookup
+//! fails if it needs a free stripe and finds none. From then on every lookup that needs a free
+//! stripe fails, until a quarter of the cache is free again; lookups that find their stripe in the
+//! cache succeed. With a stripe size that picks by full stripes ([`super::stripe_size`]) there is
+//! one class, and after a failed lookup the wait ends when as many stripes are free as the request
+//! needs of one chunk, or half the cache: stripes with a deferred write or with pinned memory must
+//! not hold up other requests. Once a request has waited for `preread_wait_max`, inactive stripes
+//! are kept for waiting requests: even a lookup that would find an inactive stripe waits.
 //!
 //! Source   md-raid.md §1.1, §1.2, §1.4, §1.5
 
@@ -58,6 +60,8 @@ pub(crate) struct Cache {
     /// Number of stripes on the inactive lists.
     inactive: u32,
     policy: &'static StripeSizePolicy,
+    /// Whether adjacent stripes of the running or last sync take their steps together.
+    syncs_together: bool,
     stripes_per_chunk: u64,
     /// Number of stripes that have the permission to preread, that is, to read strips before a
     /// write.
@@ -139,6 +143,7 @@ impl Cache {
             starved: None,
             inactive: stripes,
             policy,
+            syncs_together: false,
             stripes_per_chunk,
             preread_active: 0,
             full_stripe_writes: 0,
@@ -259,7 +264,7 @@ impl Cache {
         placement: impl FnOnce() -> Placement,
     ) -> Acquired {
         if let Some(id) = self.index.find(key) {
-            if matches!(self.lists.of(id), Some(List::Inactive(_))) {
+            if self.lists.of(id).is_some_and(List::is_inactive) {
                 if self.reserved {
                     return Acquired::Starved;
                 }
@@ -280,10 +285,11 @@ impl Cache {
             }
         }
         let class = self.class_of(key);
-        let Some(id) = self.lists.pop(List::Inactive(class)) else {
+        let Some(id) = self.first_inactive(class) else {
             self.starved = Some(Starved::Class(class));
             return Acquired::Starved;
         };
+        self.lists.remove(id);
         self.active += 1;
         self.inactive -= 1;
         let old = self.stripe(id);
@@ -333,9 +339,9 @@ impl Cache {
 
     /// Whether [`Cache::acquire`] would return a stripe for `key`.
     pub(crate) fn is_free(&self, key: u64) -> bool {
-        let unused = || self.lists.first(List::Inactive(self.class_of(key))).is_some();
+        let unused = || self.first_inactive(self.class_of(key)).is_some();
         match self.index.find(key) {
-            Some(id) => !(self.reserved && matches!(self.lists.of(id), Some(List::Inactive(_)))),
+            Some(id) => !(self.reserved && self.lists.of(id).is_some_and(List::is_inactive)),
             None => self.starved.is_none() && unused(),
         }
     }
@@ -346,7 +352,7 @@ impl Cache {
         match self.starved {
             None => true,
             Some(Starved::Class(class)) => {
-                let unused = self.lists.first(List::Inactive(class)).is_some();
+                let unused = self.first_inactive(class).is_some();
                 unused && self.active * 4 < self.size() * 3
             }
             Some(Starved::Stripes(stripes)) => self.inactive >= stripes,
@@ -373,6 +379,23 @@ impl Cache {
         }
         let since = *self.starved_since.get_or_insert(now);
         self.reserved = now >= since + wait_max;
+    }
+
+    /// Has adjacent stripes of syncs take their steps together if the stripe size picks runs and no
+    /// member `rotates`.
+    pub(crate) fn set_syncs_together(&mut self, rotates: bool) {
+        self.syncs_together = self.policy.runs.is_some() && !rotates;
+    }
+
+    /// Whether adjacent stripes of the running or last sync take their steps together.
+    pub(crate) fn syncs_together(&self) -> bool {
+        self.syncs_together
+    }
+
+    /// Stripe of a class that is reused next; `None` if no stripe of the class is inactive.
+    #[inline]
+    fn first_inactive(&self, class: u8) -> Option<StripeId> {
+        self.lists.first(List::Synced).or_else(|| self.lists.first(List::Inactive(class)))
     }
 
     fn class_of(&self, key: u64) -> u8 {
@@ -407,7 +430,9 @@ impl Cache {
             self.preread_active -= u32::from(std::mem::take(&mut stripe.preread));
             self.active -= 1;
             self.inactive += 1;
-            List::Inactive(stripe.class)
+            // Lists of classes are md's, and so is the order of each.
+            let synced = !stripe.served && self.syncs_together;
+            if synced { List::Synced } else { List::Inactive(stripe.class) }
         };
         self.lists.push(list, id);
     }
@@ -492,11 +517,12 @@ impl Cache {
         };
         let stripes = self.stripes_per_chunk;
         let key = self.stripe(id).key;
+        let synced = self.syncs_together && self.stripe(id).sync.is_some();
         let full_stripe = key / stripes * stripes;
         let waits = |cache: &Self, key: u64| {
             cache.index.find(key).filter(|id| cache.lists.of(*id) == Some(list))
         };
-        let stripes_max = rule.stripes_max(self.stripe(id).full_write, self.active);
+        let stripes_max = rule.stripes_max(self.stripe(id).full_write, synced, self.active);
         let first = picked.len();
         for below in (full_stripe..key).rev() {
             let Some(id) = waits(self, below) else { break };

@@ -64,6 +64,8 @@ pub(super) struct RunRule {
     parts_of_active: u32,
     /// Number of stripes that need reads and may be picked together in any case.
     least: u32,
+    /// Number of stripes of a sync that may be picked together in any case.
+    of_sync: u32,
 }
 
 impl RunRule {
@@ -71,10 +73,15 @@ impl RunRule {
     /// stripes above the one that was picked first; adjacent stripes below it are all in the run. A
     /// turn ends where the limit cuts off a run. `filled` stripes are written in one run, because
     /// one long request is the most efficient. Stripes that need reads are handled in short runs,
-    /// so that members read one run while they write the one before.
+    /// so that members read one run while they write the one before. The first of `synced` stripes
+    /// is to be synced.
     #[inline]
-    pub(super) fn stripes_max(&self, filled: bool, active: u32) -> usize {
-        if filled { usize::MAX } else { (active / self.parts_of_active).max(self.least) as usize }
+    pub(super) fn stripes_max(&self, filled: bool, synced: bool, active: u32) -> usize {
+        if filled {
+            return usize::MAX;
+        }
+        let least = if synced { self.of_sync } else { self.least };
+        (active / self.parts_of_active).max(least) as usize
     }
 }
 

@@ -23,10 +23,15 @@ impl Stripes {
         // See `Input::Done`: a driver that cannot compute must stop.
         assert!(value.is_ok(), "a computation has no way to fail");
         let stripe = self.cache.stripe_mut(id);
+        let others = std::mem::take(&mut stripe.computed_with);
+        if others > 0 {
+            self.computed_together(id, others, value, cx);
+            return;
+        }
         assert_eq!(stripe.in_flight, 1, "a stripe computes one thing at a time");
         stripe.in_flight = 0;
         match std::mem::replace(&mut stripe.operation, Operation::Idle) {
-            Operation::Comparing { whole } => {
+            Operation::Comparing { whole, .. } => {
                 let differs = match value {
                     Ok(Value::Differs(differs)) => *differs,
                     _ => Differs::default(),

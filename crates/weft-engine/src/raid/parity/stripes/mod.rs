@@ -2,7 +2,8 @@
 //!
 //! [`super::plan`] decides the next step of a stripe, and [`super::cache`] which stripe is next.
 //! This module carries the step out: member requests, computations, and what follows when they
-//! complete. Adjacent filled stripes of one chunk are written as one batch, member by member.
+//! complete. Adjacent filled stripes of one chunk are written as one batch, member by member, and
+//! adjacent stripes of a sync take their steps together.
 //!
 //! The memory of a member request that was given up is *pinned*: the member may still read or write
 //! it. A stripe with pinned memory is retired, and its work moves to another stripe.
@@ -13,6 +14,7 @@ mod answers;
 pub(super) mod arrivals;
 mod correct;
 mod sync;
+mod together;
 mod write;
 
 use std::collections::VecDeque;
@@ -356,6 +358,12 @@ impl Stripes {
 
     /// Computes lost strips from all others.
     fn compute_lost(&mut self, id: StripeId, lost: SlotSet, operation: Operation, cx: &mut Cx<'_>) {
+        let ops = self.lost_ops(id, lost, cx);
+        self.compute(id, operation, ops, cx);
+    }
+
+    /// The computations of lost strips from all others.
+    fn lost_ops(&self, id: StripeId, lost: SlotSet, cx: &Cx<'_>) -> Vec<ComputeOp> {
         let stripe = self.cache.stripe(id);
         let placement = stripe.placement();
         let data = stripe.data;
@@ -383,7 +391,7 @@ impl Stripes {
                 q: placement.q.filter(|_| lost_q).map(whole),
             });
         }
-        self.compute(id, operation, ops, cx);
+        ops
     }
 
     // Outputs.

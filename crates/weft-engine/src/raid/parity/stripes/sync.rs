@@ -32,6 +32,17 @@ impl Stripes {
     /// Compares stored parity with the data, unless the comparison could reveal nothing. Every
     /// strip must be valid.
     pub(super) fn sync_compare(&mut self, id: StripeId, facts: Facts, cx: &mut Cx<'_>) {
+        let Some((parity, whole)) = self.to_compare(facts) else {
+            self.sync_correct(id, SlotSet::EMPTY, cx);
+            return;
+        };
+        let op = self.compare_op(id, parity, cx);
+        self.compute(id, Operation::Comparing { parity, whole }, vec![op], cx);
+    }
+
+    /// Stored parity that is to be compared with the data, and whether every strip was read; `None`
+    /// if the comparison could reveal nothing.
+    pub(super) fn to_compare(&self, facts: Facts) -> Option<(SlotSet, bool)> {
         assert!(facts.all.without(facts.uptodate).is_empty(), "every strip is valid");
         let failed = facts.failed();
         // If as many strips were computed as there are parities, parity agrees by construction; a
@@ -39,22 +50,26 @@ impl Stripes {
         // failed, and parity that was not checked since a crash may disagree with it.
         let unchecked = facts.resync_pending;
         let lost_data = !failed.and(facts.data()).is_empty();
-        let p = !failed.contains(facts.p) && (unchecked || !lost_data);
-        let q = facts.q.filter(|q| !failed.contains(*q));
-        let agrees = failed.count() >= facts.parity().count() && !unchecked;
-        if agrees || (!p && q.is_none()) {
-            self.sync_correct(id, SlotSet::EMPTY, cx);
-            return;
+        let mut parity = facts.parity().without(failed);
+        if !unchecked && lost_data {
+            parity.remove(facts.p);
         }
-        let op = ComputeOp::Compare {
-            data: self.sources(id, facts.data(), cx),
-            p: p.then(|| self.whole(id, facts.p)),
-            q: q.map(|q| self.whole(id, q)),
-        };
+        let agrees = failed.count() >= facts.parity().count() && !unchecked;
         // A computed strip agrees with the strips it was computed from, which would hide the wrong
         // one.
-        let operation = Operation::Comparing { whole: failed.is_empty() };
-        self.compute(id, operation, vec![op], cx);
+        (!agrees && !parity.is_empty()).then_some((parity, failed.is_empty()))
+    }
+
+    /// The comparison of the stored parity at the slots `parity` with the data.
+    pub(super) fn compare_op(&self, id: StripeId, parity: SlotSet, cx: &Cx<'_>) -> ComputeOp {
+        let stripe = self.cache.stripe(id);
+        let placement = stripe.placement();
+        let stored = |slot: Slot| parity.contains(slot).then(|| self.whole(id, slot));
+        ComputeOp::Compare {
+            data: self.sources(id, stripe.data, cx),
+            p: stored(placement.p),
+            q: placement.q.and_then(stored),
+        }
     }
 
     /// Handles the result of the comparison: parity strips that disagree with the data are computed
@@ -67,18 +82,11 @@ impl Stripes {
         whole: bool,
         cx: &mut Cx<'_>,
     ) {
-        let stripe = self.cache.stripe_mut(id);
-        let Some((action, state)) = &mut stripe.sync else {
-            unreachable!("parity is compared for a sync only")
-        };
-        *state = ResyncState::Compared;
-        let locates = matches!(action, SyncAction::Check | SyncAction::Correct);
+        self.parity_compared(id);
+        let stripe = self.cache.stripe(id);
+        let action = stripe.sync.map(|(action, _)| action);
+        let locates = matches!(action, Some(SyncAction::Check | SyncAction::Correct));
         let placement = *stripe.placement();
-        if placement.q.is_none() && !stripe.deferred.contains(placement.p) {
-            // md's check of a single parity drops the cached strip of P. A strip that is the only
-            // copy is kept.
-            stripe.uptodate.remove(placement.p);
-        }
         if differs == Differs::default() || locates {
             let mismatch = differs != Differs::default();
             if let Some(q) = placement.q.filter(|_| locates && mismatch && whole) {
@@ -107,6 +115,21 @@ impl Stripes {
             strips.set(q, differs.q);
         }
         self.compute(id, Operation::Regenerating(strips), vec![op], cx);
+    }
+
+    /// Records that stored parity was compared with the data.
+    pub(super) fn parity_compared(&mut self, id: StripeId) {
+        let stripe = self.cache.stripe_mut(id);
+        let Some((_, state)) = &mut stripe.sync else {
+            unreachable!("parity is compared for a sync only")
+        };
+        *state = ResyncState::Compared;
+        let placement = *stripe.placement();
+        if placement.q.is_none() && !stripe.deferred.contains(placement.p) {
+            // md's check of a single parity drops the cached strip of P. A strip that is the only
+            // copy is kept.
+            stripe.uptodate.remove(placement.p);
+        }
     }
 
     /// Handles the result of locating the wrong strip with P and Q. A located strip is counted and,
