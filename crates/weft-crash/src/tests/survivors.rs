@@ -3,14 +3,15 @@
 use std::collections::VecDeque;
 
 use super::bad_blocks::stop_and_record;
-use crate::{BLOCK, Logged, Order, Payload, Rig, chunk_kib};
+use crate::{BLOCK, Logged, Order, Payload, Planned, Rig, chunk_kib};
 use weft_engine::assemble;
-use weft_engine::knobs::{CacheForm, Knobs, PriorityRule, Writes};
+use weft_engine::knobs::{CacheForm, FlushRule, Knobs, PriorityRule, SyncPace, Writes};
 use weft_engine::{
-    ComputeOp, Congestion, Flags, Notice, Output, ReplyError, RequestOp, SyncAction, Verb,
+    ArrayShape, ComputeOp, Congestion, Fault, Flags, Growth, MemberState, Notice, Output, Replace,
+    ReplyError, RequestOp, StripesInUse, SyncAction, Verb, WriteBackConfig,
 };
-use weft_ondisk::Role;
-use weft_units::{SectorRange, Span, Time, VolumeId};
+use weft_ondisk::{Level, Role};
+use weft_units::{Bytes, SectorRange, Sectors, Span, Time, VolumeId};
 
 /// RAID 5 of four with a chunk of 64 KiB: block 0 is on disk 0.
 fn raid5() -> Rig {
@@ -360,4 +361,392 @@ fn parity_of_a_full_stripe_that_is_written_at_once_is_one_computation() {
     let [ComputeOp::Pq { data, p: Some(p), q: None }] = &ops[..] else { panic!("{ops:?}") };
     let lengths = data.iter().map(|source| source.part.len).chain([p.len]);
     assert_eq!(lengths.map(u64::from).collect::<Vec<_>>(), [chunk; 4]);
+}
+
+#[test]
+fn engine_says_how_many_stripes_are_in_use_and_how_many_preread() {
+    let mut rig = raid5().with(|options| options.knobs.safe_mode_delay = Span::secs(3600));
+    rig = rig.written(100, 1);
+    let in_use = |rig: &mut Rig| {
+        let engine = rig.engine_mut().expect("an engine runs");
+        engine.stripes_in_use(VolumeId(0))
+    };
+    assert_eq!(in_use(&mut rig), StripesInUse::default());
+    // Each of these blocks is of another stripe, and needs reads.
+    rig.write(0, 1);
+    rig.write(1, 1);
+    let expected = StripesInUse { active: 2, prereading: 2, ..StripesInUse::default() };
+    assert_eq!(in_use(&mut rig), expected);
+    rig.finish();
+    assert_eq!(in_use(&mut rig), StripesInUse::default());
+}
+
+#[test]
+fn one_parity_does_not_say_which_strip_is_wrong() {
+    let corrects = |level| Rig::raid(level, 4, None, chunk_kib(64)).sync(SyncAction::Correct);
+    let refused = corrects(Level::Raid5);
+    assert!(matches!(&refused, Err(ReplyError::Refused(_))), "{refused:?}");
+    assert_eq!(corrects(Level::Raid6), Ok(()));
+}
+
+#[test]
+fn read_beside_a_bad_block_goes_past_the_cache_up_to_that_block() {
+    let mut rig = with_a_bad_block();
+    let how = assemble::Options { read_only: true, ..assemble::Options::default() };
+    rig.start(&how).expect("the array starts read-only");
+    rig.log.clear();
+    // Block 2 is the bad one. A read through the cache would read whole blocks.
+    let last = rig.read_bytes(2 * BLOCK - 512, 512).expect("block 1 can be read");
+    assert!(last.is_all(2));
+    let reads: Vec<_> = rig.log.iter().filter_map(disk_and_count).collect();
+    assert_eq!(reads, [(0, 1)]);
+}
+
+#[test]
+fn a_broken_array_is_announced_once() {
+    let mut rig = raid5().with(|options| options.data_promised = false).written(0, 1);
+    let announced = |rig: &Rig| {
+        let broken = |(_, notice): &&(Time, Notice)| matches!(notice, Notice::Broken(_));
+        rig.notices.iter().filter(broken).count()
+    };
+    for (disk, expected) in [(0, 0), (1, 1), (2, 1)] {
+        rig.disks[disk].faults.gone = true;
+        // The block is on this disk, in a stripe that was not read before.
+        rig.get((5 + disk as u64 * 17) * BLOCK, BLOCK);
+        rig.finish();
+        assert_eq!(announced(&rig), expected, "without disk {disk}");
+    }
+}
+
+/// Reads and retries of the unreadable blocks count; the answer to a write in the middle does not
+/// begin the count anew.
+#[test]
+fn a_write_does_not_take_back_read_errors() {
+    let mut rig = raid5().with(|options| {
+        options.knobs.stripe_cache_size = 16;
+        options.knobs.safe_mode_delay = Span::secs(3600);
+    });
+    rig = rig.written(0, 7).written(100, 1);
+    let first = rig.array.data_offset[0].0;
+    let bad = 12;
+    rig.disks[0].faults.bad_reads = (first..first + bad * 8).collect();
+    let stripe = 48 * BLOCK;
+    rig.put(4 * stripe, stripe);
+    let writes = rig.hold_back(0, 1);
+    for block in 0..bad {
+        rig.get(block * BLOCK, BLOCK);
+    }
+    for token in rig.outstanding_of(0) {
+        if !writes.contains(&token) {
+            rig.complete(token);
+        }
+    }
+    for token in writes {
+        rig.complete(token);
+    }
+    rig.finish();
+    assert_eq!(rig.volume().degraded, 1);
+}
+
+/// Block 0 is on disk 0, which turns out to be unable to discard and keeps the first content.
+#[test]
+fn page_of_a_trim_that_changed_nothing_is_read_again() {
+    let mut rig = Rig::raid(Level::Raid0, 2, None, chunk_kib(64)).with(|options| {
+        options.discards = true;
+        options.write_back = Some(WriteBackConfig::of(Bytes(64 * BLOCK)));
+    });
+    let fua = Flags { fua: true, ..Flags::NONE };
+    rig.issue(RequestOp::Write, 0, BLOCK, Payload::Fill(1), fua);
+    rig.finish();
+    // The cache keeps the second content.
+    rig.write(0, 2);
+    rig.finish();
+    // The discard fails, and so does the write of zeros with which the driver replaces it.
+    let next = rig.disks[0].operations();
+    for number in [next, next + 1] {
+        rig.disks[0].faults.schedule.insert(number, Planned::Once(Fault::Io));
+    }
+    let trim = rig.trim(0, 16 * BLOCK);
+    assert_eq!(rig.wait(trim), Ok(Vec::new()));
+    assert_eq!(rig.disks[0].operations(), next + 2);
+    assert!(rig.read(0).is_all(2));
+}
+
+// The data that the failing member should have stored follows from nothing else.
+#[test]
+fn write_that_the_last_member_with_its_data_fails_is_not_acknowledged() {
+    let mut rig = raid5().with(|options| options.data_promised = false).written(0, 1);
+    rig.fail_disk(3);
+    let first = rig.array.data_offset[0].0;
+    rig.disks[0].faults.bad_writes.insert(first);
+    assert_eq!(rig.store(0, BLOCK), Err(ReplyError::Io));
+}
+
+/// The cache answers reads of the client without a request to the volume. They keep a check at its
+/// lowest speed nevertheless.
+#[test]
+fn requests_that_the_cache_answers_slow_a_sync_down() {
+    let mut rig = raid5().with(|options| {
+        options.knobs.sync_pace = SyncPace::Idle;
+        options.knobs.sync_speed_min = Bytes::kib(1);
+        options.write_back = Some(WriteBackConfig::of(Bytes(64 * BLOCK)));
+    });
+    rig.put_nosync(0, BLOCK);
+    rig.finish();
+    let compared = |rig: &mut Rig, reads: bool| {
+        rig.admin(Verb::SyncAction(SyncAction::Check));
+        for _ in 0..300 {
+            if reads {
+                rig.get(0, BLOCK);
+            }
+            if !rig.step(Order::Fifo) {
+                rig.pass_time(Span(100_000));
+            }
+        }
+        let compared = rig.volume().sync_stripes;
+        rig.sync(SyncAction::Idle).expect("the command is accepted");
+        compared
+    };
+    let beside = compared(&mut rig, true);
+    assert!(beside < 128, "{beside} stripes");
+    assert_eq!(compared(&mut rig, false), 16 * 16);
+}
+
+/// A slot without a member is rebuilt before the copy to a replacement of another member goes on.
+#[test]
+fn lost_member_is_rebuilt_before_the_copy_to_a_replacement_ends() {
+    let mut rig = Rig::raid(Level::Raid6, 5, None, chunk_kib(64)).written(0, 1).flushed();
+    rig.add();
+    let (member, with) = (rig.member_of(0), None);
+    rig.admin(Verb::Replace(Replace { member, with }));
+    rig.settle();
+    while rig.volume().members.iter().all(|it| it.replaces.is_none()) {
+        assert!(rig.step(Order::Fifo), "the copy begins");
+    }
+    let fresh = rig.add_blank().0;
+    let lost = rig.member_of(1);
+    rig.admin(Verb::Fail(lost));
+    rig.settle();
+    while rig.state_of(fresh) != Some(MemberState::InSync) {
+        assert_eq!(rig.state_of(0), Some(MemberState::InSync), "the copy has not ended");
+        assert!(rig.step(Order::Fifo) || rig.wake(), "the recovery goes on");
+    }
+    rig.until_idle();
+    assert_eq!((rig.state_of(0), rig.volume().degraded), (Some(MemberState::Faulty), 0));
+}
+
+// The write is outstanding at a member that needs it and fails it, and at the member's replacement,
+// which is given up before.
+#[test]
+fn frames_of_a_failed_write_stay_until_the_replacement_answers() {
+    let mut rig = Rig::raid(Level::Raid1, 2, None, chunk_kib(64))
+        .with(|options| (options.full_stripes, options.data_promised) = (200, false))
+        .written(0, 1)
+        .flushed();
+    let spare = rig.add();
+    let (member, with) = (rig.member_of(1), None);
+    rig.admin(Verb::Replace(Replace { member, with }));
+    rig.settle();
+    while rig.volume().members.iter().all(|it| it.replaces.is_none()) {
+        assert!(rig.step(Order::Fifo), "the copy begins");
+    }
+    rig.admin(Verb::SyncAction(SyncAction::Frozen));
+    let other = rig.member_of(0);
+    rig.admin(Verb::Fail(other));
+    rig.finish();
+    let sector = rig.array.data_offset[1].0;
+    rig.disks[1].faults.bad_writes.insert(sector);
+    rig.disks[spare].faults.stalled = true;
+    let write = rig.write(0, 9);
+    while rig.outstanding_of(spare).is_empty() {
+        assert!(rig.step(Order::Fifo), "the write begins");
+    }
+    let replacement = rig.member_of(spare);
+    rig.admin(Verb::Fail(replacement));
+    rig.settle();
+    rig.pass(Span::secs(1));
+    assert!(matches!(rig.take_answer(write), Some(Err(_))), "no member has stored the write");
+    rig.disks[spare].faults.stalled = false;
+    rig.finish();
+}
+
+// The engine sees both answers of disk 0 in one turn: the first says that the disk is gone.
+#[test]
+fn member_that_failed_before_it_had_no_space_is_not_waited_for() {
+    let mut rig = raid5().with(|options| options.knobs.safe_mode_delay = Span::secs(3600));
+    rig = rig.written(0, 1).written(8, 1);
+    let writes = [rig.write(0, 2), rig.write(8, 2)];
+    let tokens = rig.hold_back(0, 2);
+    rig.disks[0].faults.gone = true;
+    rig.complete_only(tokens[0]);
+    (rig.disks[0].faults.gone, rig.disks[0].faults.no_space) = (false, true);
+    rig.complete_only(tokens[1]);
+    rig.settle();
+    for write in writes {
+        assert_eq!(rig.wait(write), Ok(Vec::new()));
+    }
+    assert!(!rig.volume().no_space);
+}
+
+// Every stripe of the cache holds a write for which a member had no space. A write that waits for a
+// stripe fails when the array breaks.
+#[test]
+fn write_that_waits_for_stripes_of_a_broken_array_fails() {
+    let mut rig = raid5().with(|options| {
+        options.stripes_max = Some(8);
+        options.data_promised = false;
+    });
+    rig = rig.written(100, 1);
+    rig.disks[0].faults.no_space = true;
+    for block in 0..8 {
+        rig.write(block, 2);
+    }
+    let waits = rig.write(8, 2);
+    rig.pass(Span::millis(100));
+    assert!(!rig.is_answered(waits), "no stripe is free");
+    for disk in [1, 2] {
+        rig.disks[disk].faults.gone = true;
+    }
+    rig.flush();
+    rig.pass(Span::millis(100));
+    assert_eq!(rig.volume().array_state, "broken");
+    assert_eq!(rig.take_answer(waits), Some(Err(ReplyError::Io)));
+}
+
+/// RAID 5 of three members and a spare, with a chunk of 16 KiB. The checkers of the structure are
+/// off, because they know one shape only.
+fn to_grow() -> Rig {
+    let mut rig = Rig::raid5(3, chunk_kib(16)).with(|options| {
+        options.full_stripes = 100;
+        options.spares = 1;
+        options.checked = false;
+    });
+    for start in (0..rig.size()).step_by(32 << 10) {
+        rig.store(start, 32 << 10).expect("the array works");
+    }
+    rig
+}
+
+fn four_disks() -> Verb {
+    Verb::Grow(Growth::Shape(ArrayShape { raid_disks: Some(4), ..ArrayShape::default() }))
+}
+
+// A reshape needs frames for one unit of copies, here 12, and for four stripes of each shape.
+#[test]
+fn reshape_for_which_no_memory_was_set_aside_is_refused() {
+    for (stripes, fits) in [(10, false), (15, true)] {
+        let mut rig = to_grow().with(|options| options.stripes_max = Some(stripes));
+        let grown = rig.command(four_disks());
+        assert_eq!(grown.is_ok(), fits, "{stripes} stripes: {grown:?}");
+        rig.until_idle();
+        assert_eq!(rig.volume().slots, if fits { 4 } else { 3 });
+    }
+}
+
+#[test]
+fn half_reshaped_array_that_is_read_only_writes_no_block_again_that_it_could_not_read() {
+    let mut rig = to_grow();
+    rig.admin(four_disks());
+    while rig.volume().reshape.is_none_or(|reshape| reshape.position.0 == 0) {
+        assert!(rig.step(Order::Fifo) || rig.wake(), "the reshape goes on");
+    }
+    rig.sync(SyncAction::Frozen).expect("the command is accepted");
+    rig.stop();
+    let superblock = rig.metadata(0).superblock;
+    assert!(superblock.reshape().is_some(), "the reshape has not ended");
+    for disk in &mut rig.disks {
+        disk.read_only = true;
+    }
+    let end = rig.array.data_offset[0].0 + 100 * 32;
+    rig.disks[0].faults.bad_reads.extend(end - 64..end);
+    let how = assemble::Options { read_only: true, ..assemble::Options::default() };
+    rig.start(&how).expect("the array starts read-only");
+    // A write to a read-only disk fails the test.
+    for start in (rig.size() - (128 << 10)..rig.size()).step_by(4096) {
+        rig.read_bytes(start, BLOCK).expect("the other members have the block");
+    }
+    rig.finish();
+    assert!(!rig.disks[0].faults.bad_reads.is_empty());
+    assert_eq!(rig.volume().degraded, 0);
+}
+
+// Parity may be wrong from the position of the resync on. Below it, a read may be computed.
+#[test]
+fn reads_go_round_a_slow_member_where_a_resync_has_checked_parity() {
+    let mut rig = raid5().with(|options| {
+        options.assume_clean = false;
+        options.full_stripes = 64;
+    });
+    while rig.volume().sync_stripes < 64 {
+        assert!(rig.step(Order::Fifo) || rig.wake(), "the resync goes on");
+    }
+    rig.sync(SyncAction::Frozen).expect("the command is accepted");
+    let from = rig.volume().resync_from.expect("the resync has not ended");
+    assert!(from >= Sectors(128), "the first full stripe is checked");
+    rig.disks[0].faults.stalled = true;
+    // This write keeps the member from answering.
+    rig.put(63 * 48 * BLOCK, 48 * BLOCK);
+    let read = rig.get(0, BLOCK);
+    rig.pass(Span::secs(10));
+    assert_eq!(rig.take_answer(read), Some(Ok(vec![0; 4096])));
+    rig.disks[0].faults.stalled = false;
+    rig.finish();
+}
+
+/// The client sends block after block, each long before the wait of a stripe would end.
+#[test]
+fn a_stripe_that_a_stream_will_fill_is_not_read_beside_idle_members() {
+    let mut rig = raid5().with(|options| {
+        options.knobs = Knobs { safe_mode_delay: Span::secs(3600), ..Knobs::default() };
+        options.logged = true;
+    });
+    rig.store(rig.size() - BLOCK, BLOCK).expect("the array works");
+    rig.log.clear();
+    for block in 0..48 {
+        rig.put_nosync(block * BLOCK, BLOCK);
+        rig.pass_time(Span(100_000));
+    }
+    rig.finish();
+    let reads = rig.log.iter().filter(|logged| matches!(logged, Logged::Read { .. })).count();
+    assert!(reads <= 2, "{reads} requests read something");
+}
+
+// RAID 0 passes requests on unchanged. A write with FUA is durable once it is answered.
+#[test]
+fn passed_write_with_fua_leaves_nothing_to_flush() {
+    let mut rig = Rig::raid(Level::Raid0, 2, None, chunk_kib(64)).with(|options| {
+        options.knobs.flush_batch = FlushRule::Needed;
+        options.logged = true;
+    });
+    for (fua, flushed) in [(true, &[][..]), (false, &[0])] {
+        rig = rig.flushed();
+        rig.log.clear();
+        let flags = Flags { fua, ..Flags::NONE };
+        rig.issue(RequestOp::Write, 0, BLOCK, Payload::Tags, flags);
+        rig.finish();
+        rig = rig.flushed();
+        let flushes = rig.log.iter().filter_map(|logged| match logged {
+            Logged::Flush { disk } => Some(*disk),
+            _ => None,
+        });
+        assert_eq!(flushes.collect::<Vec<_>>(), flushed, "fua: {fua}");
+    }
+}
+
+#[test]
+fn growth_is_answered_once_superblocks_record_it() {
+    let size = to_grow().options.data_of(0) + chunk_kib(64);
+    for verb in [Verb::Grow(Growth::Size(Some(size))), four_disks()] {
+        let mut rig = to_grow();
+        let before = rig.volume().size;
+        let ticket = rig.admin(verb);
+        rig.settle();
+        while !rig.is_answered(ticket) {
+            assert!(rig.step(Order::Fifo) || rig.wake(), "the command is answered");
+        }
+        let reshapes = |disk| rig.metadata(disk).superblock.reshape().is_some();
+        let is_recorded = rig.volume().size > before || (0..4).all(reshapes);
+        assert!(is_recorded, "{:?}", rig.volume());
+        assert_eq!(rig.take_answer(ticket), Some(Ok(Vec::new())));
+    }
 }
