@@ -7,7 +7,7 @@ use weft_engine::mutant::Mutant;
 
 /// Number of stored scripts, open or mended. The number only grows, because a mended script moves
 /// from one folder to the other.
-const KEPT: usize = 107;
+const KEPT: usize = 108;
 
 #[test]
 fn known_failures_still_fail() {

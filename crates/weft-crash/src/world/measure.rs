@@ -214,15 +214,20 @@ impl World {
         read.filter(|(slot, _)| missing.contains(slot)).collect()
     }
 
-    /// Whether the superblocks do not yet count a disk as in sync that the running engine reads as
-    /// a member in sync: a rebuild has ended, but its member had no space for its superblock.
+    /// Whether the superblocks count other disks as in sync than the running engine: a rebuild has
+    /// ended, but its member had no space for its superblock, or a member has failed while it had
+    /// none.
     pub(crate) fn is_update_due(&self) -> bool {
         let volumes = self.engine.as_ref().map_or_else(Vec::new, |it| it.snapshot().volumes);
         let mut members = volumes.iter().take(1).flat_map(|volume| &volume.members);
         members.any(|member| {
-            let slot = member.slot.filter(|_| member.state == MemberState::InSync);
             let disk = self.disk_of[member.member.index()];
-            slot.is_some_and(|slot| self.record.in_sync(slot) != Some(disk))
+            let counts = |slot: Slot| self.record.in_sync(slot) == Some(disk);
+            match (member.state, member.slot) {
+                (MemberState::Faulty, _) => (0..self.array.members()).map(Slot).any(counts),
+                (MemberState::InSync, Some(slot)) => !counts(slot),
+                _ => false,
+            }
         })
     }
 
