@@ -131,14 +131,7 @@ fn of_volume(families: &mut Families, volume: &VolumeStatus) {
     let info = [of[0], ("level", &volume.level), ("uuid", uuid), ("state", &volume.array_state)];
     families.gauge("weft_volume_info", "Level, UUID and state of the volume.", &info, 1);
     families.gauge("weft_volume_size_bytes", "Size of the volume.", &of, volume.size);
-    let names = AnsweredNames {
-        errors: ("weft_volume_errors_total", "Requests of clients that the volume failed."),
-        seconds: (
-            "weft_volume_request_seconds",
-            "Time from a client's request, with its payload, to its reply.",
-        ),
-    };
-    volume.answered.iter().for_each(|answered| names.add(families, &of, answered));
+    BY_VOLUME.add(families, &of, &volume.answered);
     families.gauge(
         "weft_volume_no_space",
         "Whether writes are refused because a member has no space left.",
@@ -311,14 +304,7 @@ fn of_member(families: &mut Families, volume: &str, member: &MemberStatus) {
         let help = "Bytes read from and written to the member.";
         families.counter("weft_member_bytes_total", help, &of, sectors * SECTOR_BYTES);
     }
-    let names = AnsweredNames {
-        errors: ("weft_member_errors_total", "Requests that the member failed."),
-        seconds: (
-            "weft_member_request_seconds",
-            "Time from the start of a request to the member to its answer.",
-        ),
-    };
-    member.answered.iter().for_each(|answered| names.add(families, &of, answered));
+    BY_MEMBER.add(families, &of, &member.answered);
     families.counter(
         "weft_member_corrected_bytes_total",
         "Bytes with a read error that a write corrected.",
@@ -336,21 +322,39 @@ struct AnsweredNames {
     seconds: (&'static str, &'static str),
 }
 
+const BY_VOLUME: AnsweredNames = AnsweredNames {
+    errors: ("weft_volume_errors_total", "Requests of clients that the volume failed."),
+    seconds: (
+        "weft_volume_request_seconds",
+        "Time from a client's request, with its payload, to its reply.",
+    ),
+};
+
+const BY_MEMBER: AnsweredNames = AnsweredNames {
+    errors: ("weft_member_errors_total", "Requests that the member failed."),
+    seconds: (
+        "weft_member_request_seconds",
+        "Time from the start of a request to the member to its answer.",
+    ),
+};
+
 impl AnsweredNames {
-    /// Adds the metrics of the answered requests of one kind, such as reads.
-    fn add(&self, families: &mut Families, of: &Labels<'_>, answered: &AnsweredStatus) {
-        let of = [of, &[("operation", answered.kind.as_str())]].concat();
-        let (name, help) = self.errors;
-        families.counter(name, help, &of, answered.errors);
-        let (name, help) = self.seconds;
-        let family = families.family(name, help, "histogram");
-        for (power, count) in (1..).zip(&answered.below) {
-            let bound = ((1_u64 << power) as f64 / 1e6).to_string();
-            family.add("_bucket", &[&of[..], &[("le", bound.as_str())]].concat(), count);
+    /// Adds the metrics of answered requests, by kind, such as reads.
+    fn add(&self, families: &mut Families, of: &Labels<'_>, all: &[AnsweredStatus]) {
+        for answered in all {
+            let of = [of, &[("operation", answered.kind.as_str())]].concat();
+            let (name, help) = self.errors;
+            families.counter(name, help, &of, answered.errors);
+            let (name, help) = self.seconds;
+            let family = families.family(name, help, "histogram");
+            for (power, count) in (1..).zip(&answered.below) {
+                let bound = ((1_u64 << power) as f64 / 1e6).to_string();
+                family.add("_bucket", &[&of[..], &[("le", bound.as_str())]].concat(), count);
+            }
+            family.add("_bucket", &[&of[..], &[("le", "+Inf")]].concat(), answered.count);
+            family.add("_sum", &of, answered.sum_us as f64 / 1e6);
+            family.add("_count", &of, answered.count);
         }
-        family.add("_bucket", &[&of[..], &[("le", "+Inf")]].concat(), answered.count);
-        family.add("_sum", &of, answered.sum_us as f64 / 1e6);
-        family.add("_count", &of, answered.count);
     }
 }
 
