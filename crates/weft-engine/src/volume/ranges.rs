@@ -352,6 +352,7 @@ mod tests {
         assert!(ranges.leave(id(2)).is_none());
         assert_eq!(ranges.leave(id(1)).unwrap()[..], [id(3)]);
         assert_eq!(ranges.leave(id(3)).unwrap()[..], [id(4), id(5)]);
+        assert_eq!(ranges.wide[..], [id(4)]);
         assert!(ranges.enter(id(6), ByteRange::new(0, 512), false), "reads pass each other");
         for last in [4, 5, 6] {
             assert!(ranges.leave(id(last)).is_none());
