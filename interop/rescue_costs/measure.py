@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Costs of reading an array.
 
-    measure.py turns N PID IMAGE MEMBER…    copies of the array: weft cat, dd of IMAGE in the mount that process
-                                            PID serves; of members: cat, dd
+    measure.py turns N MOUNT MOUNT MEMBER…  copies of the array: weft cat, dd of the files in two mounts, the second
+                                            with --direct-io; of members: cat, dd. MOUNT is PID:IMAGE, the process
+                                            that serves the mount, and the file in it
     measure.py files N IMAGE MEMBER…        copies of the files of an array with the content of IMAGE: weft rescue
                                             --to, and cp -a from the file system that the kernel mounts, if it can
     measure.py memory COMMAND…              runs it, prints the most memory that it had at once, in KiB
@@ -45,33 +46,36 @@ def forget(image):
     os.close(file)
 
 
-def turns(rounds, pid, image, members):
+def turns(rounds, mounts, members):
     """Prints how fast each way is beside a plain copy by the same program."""
+    (cached, image), (direct, past) = (mount.split(":", 1) for mount in mounts)
     size = os.path.getsize(image)
     one = os.path.getsize(members[0])
     plain = members[:round(size / one)]
     # What a plain copy copies more, because members have metadata.
     more = one * len(plain) / size
     names = " ".join(members)
-    # Each way, and before it the plain copy that it is compared with.
+    by_cat = f"cat {' '.join(plain)} >plain.img"
+    by_dd = f"for m in {' '.join(plain)}; do dd if=$m bs=1M oflag=append conv=notrunc of=plain.img; done 2>dd.log"
+    # Each way, its process, and before it the plain copy that it is compared with.
     ways = {
-        "weft cat": (f"cat {' '.join(plain)} >plain.img", f"'{WEFT}' cat {names} >cat.img 2>cat.log"),
-        "dd from weft mount": (
-            f"for m in {' '.join(plain)}; do dd if=$m bs=1M oflag=append conv=notrunc of=plain.img; done 2>dd.log",
-            f"dd if='{image}' bs=1M of=mount.img 2>dd.log"),
+        "weft cat": (os.getpid(), by_cat, f"'{WEFT}' cat {names} >cat.img 2>cat.log"),
+        "dd from weft mount": (cached, by_dd, f"dd if='{image}' bs=1M of=mount.img 2>dd.log"),
+        "dd from weft mount --direct-io": (direct, by_dd, f"dd if='{past}' bs=1M of=direct.img 2>dd.log"),
     }
     ratios = {name: [] for name in ways}
     for turn in range(rounds):
         for name in list(ways) if turn % 2 == 0 else reversed(ways):
+            pid, *commands = ways[name]
             took = []
-            for command in ways[name]:
-                for file in ("plain.img", "cat.img", "mount.img"):
+            for command in commands:
+                for file in ("plain.img", "cat.img", "mount.img", "direct.img"):
                     if os.path.exists(file):
                         os.remove(file)
                 forget(image)
                 took.append(costs(command, pid))
             ratios[name].append([plain / way / more for plain, way in zip(*took)])
-    for _, way in ways.values():  # copies of both are left
+    for pid, _, way in ways.values():  # copies of each are left
         costs(way, pid)
     for name, found in ratios.items():
         elapsed, processor = map(statistics.median, zip(*found))
@@ -112,7 +116,7 @@ def files(rounds, image, members):
 
 
 if sys.argv[1] == "turns":
-    turns(int(sys.argv[2]), int(sys.argv[3]), sys.argv[4], sys.argv[5:])
+    turns(int(sys.argv[2]), sys.argv[3:5], sys.argv[5:])
 elif sys.argv[1] == "files":
     files(int(sys.argv[2]), sys.argv[3], sys.argv[4:])
 else:

@@ -12,7 +12,6 @@ const ALLOWED: &[(&str, &str)] = &[
     ("weft-bench/src/member.rs", "a folder, to ask for its file system"),
     ("weft-bench/src/nbd/server.rs", "/proc"),
     ("weft-bench/src/weft.rs", "the log of the weft that it starts"),
-    ("weft-cli/src/command/daemon/file.rs", "weft.toml; anything but a file is refused"),
     ("weft-cli/src/command/daemon/members.rs", "/proc"),
     ("weft-cli/src/command/daemon/mod.rs", "the lock beside the control sockets"),
     (
@@ -25,6 +24,7 @@ const ALLOWED: &[(&str, &str)] = &[
     ("weft-cli/src/command/merge.rs", "results of --part"),
     ("weft-cli/src/mdadm_conf.rs", "mdadm.conf; anything but a file is refused"),
     ("weft-cli/src/simulated/source.rs", "what a page repeats; anything but a file is left out"),
+    ("weft-cli/src/volumes_file.rs", "weft.toml and its folder; anything but a file is refused"),
     ("weft-crash/src/kept.rs", "scripts of failures"),
     ("weft-export/src/fuse/mount_point.rs", "a new file, to mount on"),
     ("weft-export/src/keys.rs", "certificates and keys; anything but a file is refused"),

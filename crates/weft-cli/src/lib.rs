@@ -41,6 +41,7 @@ mod target;
 mod trial;
 
 mod volume;
+mod volumes_file;
 mod when;
 
 use std::ffi::OsString;

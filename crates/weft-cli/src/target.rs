@@ -50,6 +50,12 @@ impl Target {
         Err(Failure::failed(format!("{name}: no running volume has this name; {hint}")))
     }
 
+    /// Name of the volume, also if the target is named by its socket.
+    pub(crate) fn volume(&self) -> &str {
+        let file = self.socket.file_name().and_then(|name| name.to_str()).unwrap_or(&self.name);
+        file.strip_suffix(".sock").unwrap_or(file)
+    }
+
     /// Connects to the volume that is named, or without a name to the only one that runs.
     ///
     /// # Errors

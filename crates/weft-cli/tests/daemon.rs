@@ -309,6 +309,49 @@ fn a_knob_that_has_to_wait_for_the_end_of_a_check_is_set_after_it() {
 }
 
 #[test]
+fn a_knob_that_is_saved_is_there_after_the_next_start() {
+    let text = format!("# mine\n{ONE}set.stripe_cache_size = 300 # few\n");
+    let daemon = Daemon::start(with(&text));
+    daemon.ready(1);
+    let config = "--config=weft.toml";
+    let knobs = ["stripe_cache_size=400", "scheduler=bfq"];
+    let set = [&["set", "one", "--save", config, "--json"], &knobs[..]].concat();
+    let said = json(daemon.path(), &set);
+    assert!(said["saved"].as_str().unwrap().ends_with("/weft.toml"), "{said}");
+    let saved = text.replace("300 # few", "400 # few") + "set.scheduler = \"bfq\"\n";
+    let has = |daemon: &Daemon| {
+        let text = std::fs::read_to_string(daemon.path().join("weft.toml")).unwrap();
+        assert_eq!(text, saved);
+        for knob in ["stripe_cache_size", "scheduler"] {
+            let value = exits(daemon.path(), 0, &["get", "one", knob]).out;
+            assert!(value.contains(if knob == "scheduler" { "bfq" } else { "400" }), "{value}");
+        }
+    };
+    has(&daemon);
+    // What the volume is not asked for changes nothing.
+    for (words, code, why) in [
+        (&["stripe_cache_size=5", "--save", config][..], 2, "stripe_cache_size"),
+        (&["scheduler=none", "stripe_cache_size=5", "--save", config], 2, "stripe_cache_size"),
+        (&["bitmap=none", "--save", config], 2, "set it without --save"),
+        (&["scheduler=none", "--member=a", "--save", config], 2, "--member"),
+        (&["scheduler=none", config], 2, "--save"),
+        (&["scheduler=none", "--save", "--config=absent.toml"], 1, "absent.toml"),
+        (&["scheduler=none", "--save", "--config=mdadm.conf"], 2, "expected a weft.toml"),
+    ] {
+        let error = exits(daemon.path(), code, &[&["set", "one"], words].concat()).err;
+        assert!(error.contains(why), "{error}");
+        has(&daemon);
+    }
+    // The server alone is started again, then the daemon.
+    kill_process(daemon.server("one").unwrap(), Signal::KILL).unwrap();
+    daemon.ready(1);
+    has(&daemon);
+    let daemon = Daemon::start(daemon.kill(Some("one")));
+    daemon.ready(1);
+    has(&daemon);
+}
+
+#[test]
 fn members_that_come_later_are_waited_for_and_a_reason_is_told_once() {
     let dir = with(ONE);
     for member in ["a", "b", "c"] {

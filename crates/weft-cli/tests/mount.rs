@@ -201,6 +201,54 @@ fn the_files_of_a_mount_are_those_of_the_disk_with_all_that_stat_says() {
     assert!(contents(dir.path()).iter().filter(|it| !it.0.ends_with("mount.log")).eq(&before));
 }
 
+/// A file that was read is read again: from the kernel's cache, or with `--direct-io` from the
+/// server, which sends all of it once more.
+#[test]
+fn a_file_that_the_kernel_does_not_cache_comes_from_the_server_each_time() {
+    let Some((dir, _)) = disk(make_files) else { return };
+    into_raid1(dir.path());
+    for (words, again) in [(&["a.img"][..], false), (&["a.img", "--direct-io"], true)] {
+        let mount = Mount::start(dir.path(), words);
+        let sent = || {
+            let text = fs::read_to_string(format!("/proc/{}/io", mount.child.id())).unwrap();
+            let line = text.lines().find_map(|line| line.strip_prefix("wchar: "));
+            line.unwrap().parse::<u64>().unwrap()
+        };
+        let first = fs::read(mount.at("nas.img")).unwrap();
+        let before = sent();
+        assert!(before >= first.len() as u64, "{before}");
+        assert!(fs::read(mount.at("nas.img")).unwrap() == first);
+        assert_eq!(sent() - before >= first.len() as u64, again, "{words:?}");
+        mount.stop(Signal::INT);
+    }
+}
+
+/// Sequential reads by a new open each: bytes that a client writes between two of them are in the
+/// later one, although they would have been read ahead in a file that stays open.
+#[test]
+fn what_is_read_after_an_open_is_not_from_before_it() {
+    let Some((dir, _)) = disk(make_one) else { return };
+    into_raid1(dir.path());
+    let server = Served::start(dir.path(), &["--overlay", "changes", "a.img"]);
+    let mount = Mount::start(dir.path(), &["nas", "--direct-io"]);
+    let mut client = Client::connect(&server.uri);
+    // Only a buffer of whole pages is read by one request.
+    let mut buffer = vec![0; (1 << 20) + 4096];
+    let start = buffer.as_ptr().align_offset(4096);
+    let found = &mut buffer[start..][..1 << 20];
+    for at in 0..6 {
+        let data = [at + 1; 4096];
+        let (offset, len) = (u64::from(at) << 20, data.len());
+        client.request(Op::Write { offset, len: 4096, fua: false }, &data).unwrap();
+        File::open(mount.at("nas.img")).unwrap().read_exact_at(found, offset).unwrap();
+        assert!(found[..len] == data, "{at}: found {:?}", &found[..8]);
+    }
+    drop(client);
+    mount.stop(Signal::INT);
+    kill_process(server.pid(), Signal::TERM).unwrap();
+    assert_eq!(server.wait(), Some(0));
+}
+
 #[test]
 fn programs_use_the_file_of_a_volume_and_an_unmount_by_others_ends_it() {
     let Some((dir, _)) = disk(make_files) else { return };

@@ -17,13 +17,13 @@ use crate::view::{Latest, latest};
 /// File system that sends each request of the kernel to the thread of the view.
 pub(crate) struct Forward {
     pub(crate) to: SyncSender<Request>,
-    /// Whether the bytes of no file can change, so that the kernel may open files without a
-    /// request.
-    pub(crate) is_fixed: bool,
+    /// Whether the kernel may open files without a request: the bytes of no file can change, and
+    /// it may cache them.
+    pub(crate) opens_alike: bool,
     /// Copy of the extended attributes that were read last, with the number of their inode.
     pub(crate) latest: Latest,
     /// Whether `open` is answered with `ENOSYS`, after which the kernel opens files without a
-    /// request: the files are fixed, and the kernel supports this.
+    /// request: all are opened alike, and the kernel supports this.
     pub(crate) without_open: bool,
 }
 
@@ -56,7 +56,7 @@ impl Filesystem for Forward {
             | InitFlags::FUSE_PARALLEL_DIROPS;
         // Features that the kernel lacks are left out; they only save time.
         let _ = config.add_capabilities(wanted & kernel);
-        self.without_open = self.is_fixed && kernel.contains(InitFlags::FUSE_NO_OPEN_SUPPORT);
+        self.without_open = self.opens_alike && kernel.contains(InitFlags::FUSE_NO_OPEN_SUPPORT);
         let _ = config.set_max_write(REQUEST_BYTES);
         let _ =
             config.set_max_readahead(REQUEST_BYTES).or_else(|most| config.set_max_readahead(most));

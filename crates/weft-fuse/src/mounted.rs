@@ -32,8 +32,8 @@ impl Mounted {
     pub fn new(view: &View, dir: &Path, allow_other: bool) -> Result<Self, MountError> {
         let (to, requests) = sync_channel(WAITING_MAX);
         let end = to.clone();
-        let (is_fixed, latest) = (view.is_fixed(), view.latest());
-        let forward = Forward { to, is_fixed, latest, without_open: false };
+        let (opens_alike, latest) = (view.opens_alike(), view.latest());
+        let forward = Forward { to, opens_alike, latest, without_open: false };
         let options = Options { allow_other, read_only: true };
         Ok(Self { requests, mount: Mount::new(forward, dir, options)?, end })
     }
@@ -46,7 +46,7 @@ impl Mounted {
 
     /// Answers requests until the view is unmounted, by an [`Unmounter`] or by another program.
     pub fn serve(self, view: &mut View) {
-        while let Some(request) = self.next() {
+        while let Some(request) = self.next(view) {
             if !request.answer(view) {
                 break;
             }
@@ -54,10 +54,15 @@ impl Mounted {
         self.mount.point().ended();
     }
 
-    /// The next request; `None` once the channel is closed. A program often sends its next request
-    /// as soon as it has an answer, so that polling for a moment costs less than to sleep and be
-    /// woken.
-    fn next(&self) -> Option<Request> {
+    /// The next request; `None` once the channel is closed. While none waits, the view reads ahead.
+    /// A program often sends its next request as soon as it has an answer, so that polling for a
+    /// moment costs less than to sleep and be woken.
+    fn next(&self, view: &mut View) -> Option<Request> {
+        match self.requests.try_recv() {
+            Ok(request) => return Some(request),
+            Err(TryRecvError::Disconnected) => return None,
+            Err(TryRecvError::Empty) => view.read_on(),
+        }
         let start = Instant::now();
         while start.elapsed() < AWAKE {
             match self.requests.try_recv() {

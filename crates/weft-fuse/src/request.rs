@@ -11,7 +11,7 @@ use fuser::{
 use rustix::io::Errno;
 use weft_files::tree::Attribute;
 
-use crate::view::{BLOCK_BYTES, View};
+use crate::view::{BLOCK_BYTES, Caching, View};
 
 /// A request of the kernel, with the object by which it is answered.
 pub(crate) enum Request {
@@ -92,8 +92,9 @@ impl Request {
                 Err(error) => reply.error(number_of(error)),
             },
             Self::Open { number, reply } => match view.open(number) {
-                Ok(true) => reply.opened(FileHandle(0), FopenFlags::FOPEN_KEEP_CACHE),
-                Ok(false) => reply.opened(FileHandle(0), FopenFlags::empty()),
+                Ok(Caching::Keeps) => reply.opened(FileHandle(0), FopenFlags::FOPEN_KEEP_CACHE),
+                Ok(Caching::Begins) => reply.opened(FileHandle(0), FopenFlags::empty()),
+                Ok(Caching::Never) => reply.opened(FileHandle(0), FopenFlags::FOPEN_DIRECT_IO),
                 Err(error) => reply.error(number_of(error)),
             },
             Self::Read { number, offset, len, reply } => match view.read(number, offset, len) {

@@ -18,6 +18,9 @@ use crate::volume::Volume;
 struct ArraySource {
     connection: RefCell<Connection>,
     size: u64,
+    /// Whether bytes that were read stay as they are, so that bytes may be requested ahead of the
+    /// reads that need them.
+    is_still: bool,
 }
 
 /// Connection to the server, with the requests that were sent ahead of reads.
@@ -92,26 +95,30 @@ impl Data {
 pub(super) fn serve(volume: Volume) -> Result<(Inside, Shared), Failure> {
     let (inside, client) = Inside::read(volume)?;
     let size = client.size();
-    Ok((inside, Rc::new(Cached::new(source(Client::InProcess(client), size)))))
+    Ok((inside, Rc::new(Cached::new(source(Client::InProcess(client), size, true)))))
 }
 
 /// Source of the bytes of the server with the NBD URI `uri`, on a unix socket. A cache keeps bytes
 /// that were read.
 pub(super) fn connect(uri: &str) -> Result<Shared, Failure> {
-    Ok(Rc::new(Cached::new(connect_live(uri)?)))
+    Ok(Rc::new(Cached::new(by_nbd(uri, true)?)))
 }
 
-/// Source as [`connect`] returns it, but without a cache, because the content of the volume may
-/// change.
+/// Source as [`connect`] returns it, but each read gets the bytes that the volume has then: without
+/// a cache, and without requests ahead of reads.
 pub(super) fn connect_live(uri: &str) -> Result<Shared, Failure> {
+    by_nbd(uri, false)
+}
+
+fn by_nbd(uri: &str, is_still: bool) -> Result<Shared, Failure> {
     let client = NbdClient::connect(uri).map_err(Failure::Failed)?;
     let size = client.size();
-    Ok(source(Client::Nbd(Box::new(client)), size))
+    Ok(source(Client::Nbd(Box::new(client)), size, is_still))
 }
 
-fn source(client: Client, size: u64) -> Shared {
+fn source(client: Client, size: u64, is_still: bool) -> Shared {
     let connection = RefCell::new(Connection { client, ahead: Vec::new(), last: 0 });
-    Rc::new(ArraySource { connection, size })
+    Rc::new(ArraySource { connection, size, is_still })
 }
 
 impl Connection {
@@ -136,8 +143,8 @@ impl Connection {
 
 impl ArraySource {
     /// Reads whole sectors, with several requests in flight. After a long read that continues the
-    /// one before it, further requests are sent for the bytes that follow: the server reads them
-    /// while the caller writes the bytes of this read.
+    /// one before it, further requests are sent for the bytes that follow, unless these may change
+    /// meanwhile: the server reads them while the caller writes the bytes of this read.
     fn read_sectors(&self, offset: u64, into: &mut [u8]) -> Result<(), ReadError> {
         let mut connection = self.connection.borrow_mut();
         let end = offset + into.len() as u64;
@@ -182,7 +189,7 @@ impl ArraySource {
         if let Some(fault) = fault {
             return Err(fault);
         }
-        if into.len() as u64 >= AHEAD_MIN && connection.last == offset {
+        if self.is_still && into.len() as u64 >= AHEAD_MIN && connection.last == offset {
             let until = end.saturating_add(into.len() as u64).min(self.size);
             let mut ahead = BTreeMap::new();
             connection.send(end, until, &mut ahead).map_err(lost)?;

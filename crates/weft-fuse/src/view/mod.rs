@@ -11,7 +11,7 @@ mod stat;
 use std::collections::HashSet;
 use std::ops::Range;
 use std::rc::Rc;
-use std::time::SystemTime;
+use std::time::{Instant, SystemTime};
 
 use fuser::{FileAttr, FileType, INodeNo};
 use rustix::io::Errno;
@@ -40,6 +40,8 @@ pub struct View {
     directories: Kept<Rc<Directory>>,
     contents: Kept<Rc<Content>>,
     ahead: Ahead,
+    /// File of the last read, until its readahead.
+    last_read: Option<u64>,
     latest: Latest,
     /// Findings that were reported, by inode and [`Finding::is_doubt`]. Each inode has at most one
     /// report of either kind.
@@ -47,6 +49,19 @@ pub struct View {
     tell: Box<dyn FnMut(&Finding)>,
     since: SystemTime,
     owner: (u32, u32),
+    /// Whether the kernel may cache the bytes of files.
+    cached: bool,
+}
+
+/// Use that the kernel's page cache makes of a file's bytes, decided when the file is opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Caching {
+    /// Keeps the bytes that it has cached.
+    Keeps,
+    /// Reads anew what it has cached, and caches it.
+    Begins,
+    /// Caches none: each read is a request of the program's size.
+    Never,
 }
 
 impl View {
@@ -68,20 +83,29 @@ impl View {
             paths: Paths::default(),
             directories: Kept::new(ENTRIES_KEPT),
             contents: Kept::new(PIECES_KEPT),
-            ahead: Ahead::default(),
+            ahead: Ahead::new(Instant::now),
+            last_read: None,
             latest: Latest::default(),
             told: HashSet::new(),
             tell,
             since: SystemTime::now(),
             owner,
+            cached: true,
         }
     }
 
-    /// Whether the bytes of no file can change, so that the kernel need not ask before it opens a
-    /// file.
-    pub(crate) fn is_fixed(&self) -> bool {
+    /// Turns the kernel's cache of file bytes off. A copy of a large file is faster then; small
+    /// reads, and reads of what was read before, are slower.
+    #[must_use]
+    pub fn uncached(self) -> Self {
+        Self { cached: false, ..self }
+    }
+
+    /// Whether the kernel need not ask before it opens a file: the bytes of no file can change, and
+    /// it may cache them.
+    pub(crate) fn opens_alike(&self) -> bool {
         let changes = |it: &Shown| matches!(it.what, What::Bytes { changes: true, .. });
-        !self.shown.iter().any(changes)
+        self.cached && !self.shown.iter().any(changes)
     }
 
     fn named(&self, number: u64) -> Result<Named, Errno> {
@@ -220,50 +244,78 @@ impl View {
         self.tree(at).0.target(&node).map_err(|error| self.lost(number, &error))
     }
 
-    /// Opens a file. Returns whether the kernel may keep the bytes that it has cached: false for
-    /// content that may have changed, which is read anew from here on.
-    pub(crate) fn open(&mut self, number: u64) -> Result<bool, Errno> {
-        match self.named(number)? {
-            Named::Root => Err(Errno::ISDIR),
-            Named::File(at) => {
-                let (_, changes) = self.bytes(at);
-                if changes {
-                    self.ahead.drop_of(number);
-                }
-                Ok(!changes)
-            }
-            Named::Node(..) => Ok(true),
+    /// Opens a file. Content that may have changed is read anew from here on.
+    pub(crate) fn open(&mut self, number: u64) -> Result<Caching, Errno> {
+        let changes = match self.named(number)? {
+            Named::Root => return Err(Errno::ISDIR),
+            Named::File(at) => self.bytes(at).1,
+            Named::Node(..) => false,
+        };
+        if changes {
+            self.ahead.drop_of(number);
         }
+        Ok(match (self.cached, changes) {
+            (false, _) => Caching::Never,
+            (true, true) => Caching::Begins,
+            (true, false) => Caching::Keeps,
+        })
     }
 
     /// Bytes of a file from `offset` on: `len` of them, or fewer at its end.
     pub(crate) fn read(&mut self, number: u64, offset: u64, len: u32) -> Result<&[u8], Errno> {
-        let result = match self.named(number)? {
-            Named::Root => return Err(Errno::ISDIR),
+        let held = self.by_ahead(number, |ahead, size, fetch| {
+            let len = u64::from(len).min(size.saturating_sub(offset));
+            let len = usize::try_from(len).unwrap_or(usize::MAX);
+            if len > 0 {
+                ahead.hold(number, offset, len, size, fetch)?;
+            }
+            Ok::<_, Lost>(len)
+        })?;
+        match held {
+            Ok(len) => {
+                self.last_read = Some(number);
+                Ok(self.ahead.held(number, offset, len))
+            }
+            Err(lost) => {
+                self.note(number, Some(lost.range), false, lost.why);
+                Err(Errno::IO)
+            }
+        }
+    }
+
+    /// Reads what the reader of the file that was read last will ask for next, if it is a
+    /// sequential one. Called while no request waits: the program uses what it has meanwhile.
+    pub(crate) fn read_on(&mut self) {
+        let Some(number) = self.last_read.take() else { return };
+        // A fault is reported if its bytes are asked for.
+        let _ = self.by_ahead(number, |ahead, size, fetch| ahead.read_on(number, size, fetch));
+    }
+
+    /// Calls `go` with the readahead, the size of the file, and the function that reads its bytes.
+    fn by_ahead<T>(
+        &mut self,
+        number: u64,
+        go: impl FnOnce(&mut Ahead, u64, &mut Fetch<'_, Lost>) -> T,
+    ) -> Result<T, Errno> {
+        match self.named(number)? {
+            Named::Root => Err(Errno::ISDIR),
             Named::File(at) => {
-                let (source, ..) = self.bytes(at);
-                let size = source.size();
-                hold(&mut self.ahead, number, offset, len, size, &mut |offset, into| {
+                let What::Bytes { source, .. } = &self.shown[self.files[at]].what else {
+                    return Err(Errno::INVAL);
+                };
+                Ok(go(&mut self.ahead, source.size(), &mut |offset, into| {
                     let lost = |error: ReadError| Lost { range: error.range, why: error.why };
                     source.read_at(offset, into).map_err(lost)
-                })
+                }))
             }
             Named::Node(at, _) => {
                 let content = self.content(number)?;
                 let What::Files { tree, .. } = &self.shown[self.trees[at]].what else {
                     return Err(Errno::INVAL);
                 };
-                let size = content.size;
-                hold(&mut self.ahead, number, offset, len, size, &mut |offset, into| {
+                Ok(go(&mut self.ahead, content.size, &mut |offset, into| {
                     content.read(&**tree, offset, into)
-                })
-            }
-        };
-        match result {
-            Ok(len) => Ok(self.ahead.held(number, offset, len)),
-            Err(lost) => {
-                self.note(number, Some(lost.range), false, lost.why);
-                Err(Errno::IO)
+                }))
             }
         }
     }
@@ -329,25 +381,6 @@ impl View {
         };
         (size / u64::from(BLOCK_BYTES), free / u64::from(BLOCK_BYTES))
     }
-}
-
-/// Brings bytes of a file of `size` bytes into memory, by `fetch` unless they are there: `len`
-/// bytes from `offset` on, or fewer at its end. Returns their number. For a sequential reader,
-/// bytes behind them are brought into memory, too.
-fn hold(
-    ahead: &mut Ahead,
-    number: u64,
-    offset: u64,
-    len: u32,
-    size: u64,
-    fetch: &mut Fetch<'_, Lost>,
-) -> Result<usize, Lost> {
-    let len = u64::from(len).min(size.saturating_sub(offset));
-    let len = usize::try_from(len).unwrap_or(usize::MAX);
-    if len > 0 {
-        ahead.hold(number, offset, len, size, fetch)?;
-    }
-    Ok(len)
 }
 
 /// Unit of space, and the preferred size of reads that is reported to programs.

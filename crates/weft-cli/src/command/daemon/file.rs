@@ -10,8 +10,6 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use clap::{Arg, ArgAction, FromArgMatches};
@@ -27,6 +25,7 @@ use crate::assembly::Selection;
 use crate::knobs::set_live;
 use crate::mdadm_conf::Config;
 use crate::volume::{NAME_RULE, is_name};
+use crate::volumes_file;
 
 /// A volume, as the file describes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -74,13 +73,13 @@ impl Entry {
 /// # Errors
 /// A file cannot be read, or its content is invalid; the message names file and key.
 pub(super) fn read(path: &Path, serve: &clap::Command) -> Result<Vec<Entry>, Failure> {
-    let files = match path.extension().is_some_and(|extension| extension == "conf") {
+    let files = match volumes_file::is_mdadm_conf(path) {
         true => {
             let volumes = arrays(path)?;
             vec![(path.to_owned(), Tables { volumes, ..Tables::default() })]
         }
         false => {
-            let paths = [path.to_owned()].into_iter().chain(beside(path)?);
+            let paths = volumes_file::paths(path)?.into_iter();
             let tables = paths.map(|path| volumes(&path).map(|tables| (path, tables)));
             tables.collect::<Result<_, _>>()?
         }
@@ -159,24 +158,6 @@ fn arrays(path: &Path) -> Result<Table, Failure> {
     Ok(tables)
 }
 
-/// Files `*.toml` in the folder beside a file (`weft.d` for `weft.toml`), in the order of their
-/// names; empty if there is no such folder.
-fn beside(path: &Path) -> Result<Vec<PathBuf>, Failure> {
-    let folder = path.with_extension("d");
-    let failed = |error| Failure::failed(format!("{}: {error}", label(&folder)));
-    let entries = match std::fs::read_dir(&folder) {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
-        entries => entries.map_err(failed)?,
-    };
-    let paths = entries.map(|entry| Ok(entry?.path())).collect::<std::io::Result<Vec<PathBuf>>>();
-    let mut paths = paths.map_err(failed)?;
-    // Hidden files are left out: editors make them there.
-    let is_hidden = |path: &Path| path.file_name().is_some_and(|it| it.as_bytes()[0] == b'.');
-    paths.retain(|path| path.extension().is_some_and(|it| it == "toml") && !is_hidden(path));
-    paths.sort();
-    Ok(paths)
-}
-
 /// Keys outside of tables, from all files.
 ///
 /// # Errors
@@ -220,27 +201,7 @@ fn schedule(table: &Table, common: &Table) -> Result<Option<Schedule>, String> {
 
 /// Reads one file, and divides its content into tables of volumes and other keys.
 fn volumes(path: &Path) -> Result<Tables, Failure> {
-    let failed = |error: std::io::Error| Failure::failed(format!("{}: {error}", label(path)));
-    let facts = std::fs::metadata(path).map_err(failed)?;
-    if !facts.is_file() || facts.len() > BYTES_MAX {
-        return Err(Failure::usage(format!(
-            "{}: found {}, expected a file of at most {} KiB",
-            label(path),
-            if facts.is_file() { "a larger one" } else { "no regular file" },
-            BYTES_MAX >> 10
-        )));
-    }
-    if rustix::process::geteuid().is_root() && facts.mode() & 0o022 != 0 {
-        return Err(Failure::refused(format!(
-            "{}: found mode {:04o}, which lets others say what root runs; expected 0644 or less",
-            label(path),
-            facts.mode() & 0o7777
-        )));
-    }
-    let text = String::from_utf8(std::fs::read(path).map_err(failed)?).map_err(|error| {
-        let at = error.utf8_error().valid_up_to();
-        Failure::usage(format!("{}: byte {at}: found no UTF-8, expected text", label(path)))
-    })?;
+    let text = volumes_file::text(path)?;
     let mut table: Table = text.parse().map_err(|error: toml::de::Error| {
         let line = error.span().map_or(1, |span| 1 + text[..span.start].matches('\n').count());
         Failure::usage(format!("{}:{line}: {}", label(path), error.message()))
@@ -435,9 +396,6 @@ const REFUSED: [(&str, &str); 8] = [
     ("name", "the table's name is that of the volume"),
     ("record", "is for one start: weft daemon NAME -- --record FILE"),
 ];
-
-/// Largest size in bytes of a file that is read: room for thousands of volumes.
-const BYTES_MAX: u64 = 1 << 20;
 
 #[cfg(test)]
 mod tests {

@@ -32,6 +32,7 @@ use super::tuning::{self, Tuning};
 use super::watch::{ServerWatch, Watch, monotonic_usec};
 use crate::foreground::notify;
 use crate::target::Target;
+use crate::volumes_file::is_mdadm_conf;
 
 /// Servers of all volumes of a file.
 pub(super) struct Service {
@@ -293,9 +294,19 @@ impl Service {
         let devices = members::devices().ok();
         let are_others = self.devices.is_some() && self.devices != devices;
         self.devices = devices;
+        let mut saved = None;
         for volume in self.volumes.values_mut() {
             let State::Failed { since, again } = volume.state else { continue };
             if again <= now || are_others && since + DELAY_MIN <= now {
+                // `weft set --save` may have changed knobs since the file was read. A file with a
+                // mistake changes nothing, and an mdadm.conf has no knobs.
+                let entries = saved.get_or_insert_with(|| match is_mdadm_conf(&self.file) {
+                    true => Vec::new(),
+                    false => file::read(&self.file, &self.serve).unwrap_or_default(),
+                });
+                if let Some(entry) = entries.iter().find(|it| it.name == volume.entry.name) {
+                    volume.entry.knobs.clone_from(&entry.knobs);
+                }
                 begin(volume, &self.program, &self.messages.0, &mut self.starts);
             } else if are_others {
                 volume.state = State::Failed { since, again: since + DELAY_MIN };

@@ -257,6 +257,10 @@ pub(super) const EXAMPLES: &[Examples] = &[
         lines: &[
             ("weft set tour stripe_cache_bytes=64M", "Changes a knob until the volume stops."),
             ("weft set tour --member m0 scheduler=bfq", "Changes the queue of one member."),
+            (
+                "weft set tour scheduler=bfq --save",
+                "Changes a knob, also in the file of weft daemon.",
+            ),
         ],
     },
     Examples {

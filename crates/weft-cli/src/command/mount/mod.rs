@@ -46,6 +46,10 @@ pub(crate) struct Mount {
     /// who mounts does, and reads every file. Without root, /etc/fuse.conf has to permit it
     #[arg(long)]
     allow_other: bool,
+    /// Let the kernel cache no bytes of files. Copies of large files are faster; small reads, and
+    /// reads of what was read before, take longer, and files cannot be mapped shared
+    #[arg(long)]
+    direct_io: bool,
     #[command(flatten)]
     reading: ReadingOptions,
     /// Name or control socket of a running volume; or the disks, images of disks, or members that
@@ -87,6 +91,9 @@ pub(crate) fn run(arguments: &Mount) -> Outcome {
         false => volumes(&contents, &arguments.only, running.is_some()),
     };
     let mut view = View::new(shown, Box::new(tell));
+    if arguments.direct_io {
+        view = view.uncached();
+    }
     let mounted = mount(&view, &dir, arguments.allow_other)?;
     notify("READY=1");
     announce(folder);
