@@ -92,6 +92,52 @@ fn what_was_not_rescued_is_computed_from_the_others() {
     }
 }
 
+/// The data of a member is there although its bitmap cannot be read; a damaged superblock is told.
+#[test]
+fn a_bitmap_that_was_not_rescued_costs_no_data() {
+    let (dir, _) = array("5");
+    let path = dir.path();
+    let create = ["create", "-l5", "-n3", "--chunk=64K", "--assume-clean", "--bitmap=internal"];
+    exits(path, 0, &[&create[..], &["--name=vol", "--force"], &MEMBERS].concat());
+    let whole = weft(path, &[&["cat"], &MEMBERS[..]].concat());
+    assert!(whole.status.success());
+    // The bitmap is behind the superblock, which is at byte 4096.
+    let text = lose(path, "a.img", 8192, 4096);
+    std::fs::write(path.join("a.map"), text).unwrap();
+    std::fs::remove_file(path.join("b.img")).unwrap();
+    let left = ["a.img", "c.img"];
+    let found = weft(path, &[&["cat"], &left[..]].concat());
+    assert!(found.status.success(), "{}", String::from_utf8_lossy(&found.stderr));
+    assert!(found.stdout == whole.stdout);
+    let array = &json(path, &[&["rescue", "--json"], &left[..]].concat())["arrays"][0];
+    assert_eq!(array["commands"][0], "weft cat a.img c.img >array.img");
+    let mut image = std::fs::read(path.join("c.img")).unwrap();
+    image[4096 + 100] ^= 1;
+    std::fs::write(path.join("c.img"), image).unwrap();
+    let told = exits(path, 1, &["rescue", "a.img", "c.img"]).out;
+    assert!(told.contains("c.img: not used: ") && told.contains("sb_csum"), "{told}");
+}
+
+/// A place with unknown content may have had files.
+#[test]
+fn a_copy_without_the_head_of_an_array_is_not_complete() {
+    let (dir, _) = array("1");
+    let path = dir.path();
+    let superblock = &json(path, &["examine", "--json", "a.img"])["members"][0]["superblock"];
+    let start = usize::try_from(superblock["data_offset_bytes"].as_u64().unwrap()).unwrap();
+    for name in MEMBERS {
+        let text = lose(path, name, start, 4096);
+        std::fs::write(path.join(name).with_extension("map"), text).unwrap();
+    }
+    let copy = ["rescue", "--to", "out", "--json"];
+    let told = exits(path, 1, &[&copy[..], &MEMBERS].concat()).out;
+    let told: serde_json::Value = serde_json::from_str(&told).unwrap();
+    assert_eq!(told["complete"], false, "{told}");
+    let place = &told["places"][0];
+    let why = place["copied"].to_string();
+    assert!(why.contains("bytes of a signature cannot be read"), "{place}");
+}
+
 #[test]
 fn data_that_no_member_has_is_unreadable_and_not_zeros() {
     let (dir, whole) = array("5");

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use common::client::Client;
 use common::disks::bytes;
-use common::{Served, array, exits, has_fuse, weft};
+use common::{Served, array, exits, has_fuse, json, weft};
 use rustix::fs::{FallocateFlags, fallocate};
 use rustix::io::Errno;
 use rustix::process::{Signal, kill_process};
@@ -242,6 +242,21 @@ fn a_stop_is_refused_while_the_file_is_in_use_and_an_unmount_leaves_the_rest() {
     }
     assert_eq!(fs::metadata(&export.path).unwrap().size(), 0, "the file below");
     export.end();
+}
+
+/// systemd asks by `weft stop`, by one signal, and kills the server in the end.
+#[test]
+fn a_signal_after_a_refused_stop_ends_the_server_in_good_order() {
+    let Some(mut export) = Export::start(&[]) else { return };
+    let file = export.open();
+    file.write_all_at(b"kept", 1_000_001).unwrap();
+    exits(export.dir(), 1, &["stop", "vol"]);
+    export.signal(Signal::TERM);
+    assert_eq!(export.server.take().unwrap().wait(), Some(0));
+    assert!(file.read_at(&mut [0; 4], 0).is_err());
+    drop(file);
+    let found = json(export.dir(), &["examine", "a", "--json"]);
+    assert_eq!(found["members"][0]["superblock"]["state"], "clean", "{found}");
 }
 
 #[test]

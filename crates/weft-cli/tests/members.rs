@@ -2,6 +2,8 @@
 
 mod common;
 
+use std::fs::File;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use common::client::Client;
@@ -414,6 +416,40 @@ fn rescue_names_what_a_cut_image_has_left() {
     cut("old", 60 << 10);
     let text = exits(path, 0, &["rescue", "disk", "old", "plain"]).out;
     assert!(text.contains("expected it before the end of the disk, 61440"), "{text}");
+}
+
+/// The superblock of the array would lie beside it, and the member could be of either array.
+#[test]
+fn a_member_with_a_superblock_of_another_version_is_not_added() {
+    let dir = tempdir().unwrap();
+    let path = dir.path();
+    for name in ["x", "y", "d", "e"] {
+        File::create(path.join(name)).unwrap().set_len(8 << 20).unwrap();
+    }
+    for (version, name, members) in
+        [("-e1.0", "--name=old", ["x", "y"]), ("-e1.2", "--name=vol", ["d", "e"])]
+    {
+        exits(
+            path,
+            0,
+            &[&["create", "-l1", "-n2", version, name, "--assume-clean"], &members[..]].concat(),
+        );
+    }
+    let served = Served::start(path, &["d", "e"]);
+    let before = std::fs::read(path.join("x")).unwrap();
+    let refused = exits(path, 3, &["add", "vol", "x", "--force"]).err;
+    let says = "found a superblock of version 1.0 at byte 8380416 of array";
+    assert!(refused.contains(says) && refused.contains("; wipefs -o 8380416 "), "{refused}");
+    assert!(std::fs::read(path.join("x")).unwrap() == before);
+    File::options()
+        .write(true)
+        .open(path.join("x"))
+        .unwrap()
+        .write_all_at(&[0; 4096], 16368 * 512)
+        .unwrap();
+    exits(path, 0, &["add", "vol", "x", "--force"]);
+    exits(path, 0, &["stop", "vol"]);
+    assert_eq!(served.wait(), Some(0));
 }
 
 #[test]

@@ -144,6 +144,10 @@ fn without_partition_tables_the_search_of_every_sector_is_offered_and_finds_the_
     assert_eq!(left_out(&out), left_out(&with_tables.out));
     deep(&["--to", "files"]);
     assert_eq!(files(&path.join("files/volume")), expected);
+    // The next command finds the same.
+    let next =
+        "next: weft rescue --deep sda.img sdb.img sdc.img --to FOLDER copies the files out\n";
+    assert!(out.contains(next), "{out}");
 }
 
 const DISKS: [&str; 3] = ["sda.img", "sdb.img", "sdc.img"];

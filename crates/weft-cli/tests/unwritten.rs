@@ -108,6 +108,27 @@ fn a_second_signal_gives_up_what_the_first_could_not_write() {
     assert!(is_written_up_to_the_limit(&disk(dir.path())));
 }
 
+/// systemd asks by `weft stop` first, and by a signal if that fails.
+#[test]
+fn the_first_signal_after_a_refused_stop_gives_nothing_up() {
+    let (dir, served, mut client) = served();
+    exits(dir.path(), 1, &["stop", "disk"]);
+    let refused = "not stopped: 65536 bytes that clients wrote cannot be written";
+    let refusals = || std::fs::read_to_string(&served.log).unwrap().matches(refused).count();
+    let before = refusals();
+    kill_process(served.pid(), Signal::TERM).unwrap();
+    let start = Instant::now();
+    while refusals() == before {
+        assert!(start.elapsed() < Duration::from_secs(20), "the signal is not answered");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    assert!(client.read(LIMIT + 4096, 65536) == [2; 65536]);
+    limit(&served, None);
+    exits(dir.path(), 0, &["stop", "disk"]);
+    assert_eq!(served.wait(), Some(0));
+    assert!(disk(dir.path())[4_198_400..][..65536].iter().all(|byte| *byte == 2));
+}
+
 /// A surviving client would read old data from the next server, so that one must not start without
 /// consent.
 #[test]

@@ -168,29 +168,36 @@ impl Allocation {
 
 impl ArrayRows {
     /// Members that are in sync, by slot, each with the first byte of its data. `None` when one of
-    /// them cannot be queried, when they are too few to read the array, when a member has no space,
-    /// or when a reshape has changed the array since the start.
+    /// them cannot be queried or has its data elsewhere than at the start of the server, when they
+    /// are too few to read the array, when a member has no space, or when a reshape has changed the
+    /// array since the start.
     fn in_sync<'d>(
         &self,
         driver: &'d Driver,
         state: &VolumeSnapshot,
     ) -> Option<BTreeMap<Slot, MemberStart<'d>>> {
         // `self.rows` are the rows at the start of the server. A reshape, running or ended, moves
-        // data to other rows.
-        let is_same = state.reshape.is_none() && state.size == self.layout.array_size().bytes();
-        if state.no_space || !is_same {
+        // data to other rows, and the data of all members to another offset.
+        let is_same = state.layout.is_some_and(|it| {
+            (it.number, it.chunk) == (self.layout.number(), self.layout.chunk().bytes())
+        });
+        let is_as_large = state.size == self.layout.array_size().bytes();
+        if state.no_space || state.reshape.is_some() || !is_same || !is_as_large {
             return None;
         }
         let in_sync = state
             .members
             .iter()
             .filter(|member| member.state == MemberState::InSync)
-            .filter_map(|member| member.slot.map(|slot| (slot, member.member)));
+            .filter_map(|member| member.slot.map(|slot| (slot, member)));
         let members: Option<BTreeMap<Slot, MemberStart<'d>>> = in_sync
-            .map(|(slot, index)| {
-                let start = self.starts.get(&index)?;
+            .map(|(slot, member)| {
+                let start = member.data?.start.bytes().0;
+                if self.starts.get(&member.member) != Some(&start) {
+                    return None;
+                }
                 let mut open = driver.members().members();
-                Some((slot, (open.find(|open| open.info().index == index)?, *start)))
+                Some((slot, (open.find(|open| open.info().index == member.member)?, start)))
             })
             .collect();
         members.filter(|members| self.layout.suffices(members.keys().copied().collect::<SlotSet>()))

@@ -126,7 +126,8 @@ pub struct ServeOptions {
     /// Recorder of client requests, for all volumes; `None` if requests are not recorded.
     pub recorder: Option<Arc<Recorder>>,
     /// Descriptor that ends the server in good order when it becomes readable: a signalfd or the
-    /// end of a pipe.
+    /// end of a pipe. The byte [`TOLD_LAST`](weft_runtime::serve::reactor::TOLD_LAST), or the end
+    /// of the pipe, gives up data that cannot be written.
     pub shutdown: OwnedFd,
     /// Function that is called once clients may connect and block devices exist.
     pub on_ready: Box<dyn FnOnce(&Ready) + Send>,

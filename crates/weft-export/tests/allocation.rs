@@ -158,6 +158,40 @@ fn holes_of_an_array_are_those_of_every_member() {
     }
 }
 
+/// A reshape to another chunk moves the data on all members and leaves the size as it is.
+#[test]
+fn after_a_reshape_no_data_counts_as_a_hole() {
+    let source =
+        |dir: &std::path::Path| assembled(&array_files(dir, Level::Raid5, 3), 8192, 16 << 20);
+    let server = Server::start(source, Backend::Auto);
+    let chunk = Some(32 << 10);
+    let grow = Command::Grow { raid_devices: None, layout: None, chunk, size: None };
+    assert!(server.control().command(grow).unwrap().ok);
+    while server.status().volumes[0].reshape.is_some() {
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    let mut client = server.client();
+    let mut image = pattern(5, client.size() as usize);
+    for (at, bytes) in image.chunks(1 << 20).enumerate() {
+        client.write((at as u64) << 20, bytes).unwrap();
+    }
+    client.flush().unwrap();
+    let (trimmed, len) = (20 << 20, 8 << 20);
+    client.call(Op::Trim { offset: trimmed as u64, len: len as u64, fua: true }, &[]).unwrap();
+    image[trimmed..trimmed + len].fill(0);
+    let holes = map_all(&mut client, image.len() as u64);
+    for ((sector, hole), at) in image.chunks(512).zip(&holes).zip(0..) {
+        assert!(!hole || sector.iter().all(|byte| *byte == 0), "sector {at}");
+    }
+    for (at, bytes) in image.chunks(1 << 20).enumerate() {
+        let found = client.read((at as u64) << 20, bytes.len() as u32).unwrap();
+        assert!(found == bytes, "MiB {at}");
+    }
+    drop(client);
+    server.settled();
+    assert_eq!(server.stop(), ExitState::Clean);
+}
+
 /// Sectors allocated in the files of an array's members.
 fn stored(dir: &std::path::Path, count: u8) -> u64 {
     let path = |number: u8| dir.join(format!("m{number}"));

@@ -6,7 +6,7 @@ use weft_ondisk::partition::Partition;
 
 use crate::btrfs::{Btrfs, Snapshot};
 use crate::lvm::{Group, LvmError, PhysicalVolume, groups};
-use crate::probe::{Content, Kind, probe};
+use crate::probe::{Content, FURTHER_DEVICE, Kind, probe};
 use crate::source::{Shared, Window};
 
 /// A place with content: an array, a partition in it, a logical volume, a snapshot.
@@ -112,7 +112,7 @@ fn join_devices(places: &mut [ContentLocation]) {
                 && content.uuid == uuid
             {
                 before[index].further.push(Rc::clone(source));
-                content.kind = Kind::Other("further device of btrfs");
+                content.kind = Kind::Other(FURTHER_DEVICE);
             }
         }
     }

@@ -36,6 +36,8 @@ pub struct Content {
     pub last_use: Option<i64>,
     /// Notes for the user, such as blocks that cannot be read.
     pub notes: Vec<String>,
+    /// Whether bytes that may have had a signature cannot be read.
+    pub is_partly_unreadable: bool,
 }
 
 /// Kinds of content.
@@ -86,6 +88,7 @@ impl fmt::Display for Kind {
 pub fn probe(source: &dyn Source) -> Content {
     let mut notes = Vec::new();
     let head = lossy(source, 0, HEAD_BYTES as u64, &mut notes);
+    let is_partly_unreadable = !notes.is_empty();
     let found = luks(&head)
         .or_else(|| lvm(&head))
         .or_else(|| btrfs(part(&head, 64 << 10, 4096)))
@@ -112,6 +115,7 @@ pub fn probe(source: &dyn Source) -> Content {
         notes.push(format!("its size is {size} bytes, of which {} are here", source.size()));
     }
     content.notes.append(&mut notes);
+    content.is_partly_unreadable = is_partly_unreadable;
     content
 }
 
@@ -135,7 +139,15 @@ fn lossy(source: &dyn Source, at: u64, len: u64, notes: &mut Vec<String>) -> Vec
 }
 
 fn content(kind: Kind) -> Content {
-    Content { kind, label: None, uuid: None, size: None, last_use: None, notes: Vec::new() }
+    Content {
+        kind,
+        label: None,
+        uuid: None,
+        size: None,
+        last_use: None,
+        notes: Vec::new(),
+        is_partly_unreadable: false,
+    }
 }
 
 fn luks(head: &[u8]) -> Option<Content> {
@@ -251,6 +263,9 @@ fn other(source: &dyn Source, head: &[u8], notes: &mut Vec<String>) -> Content {
         }
     }
 }
+
+/// Name of [`Kind::Other`] of a device of a btrfs that is read by another device of it.
+pub const FURTHER_DEVICE: &str = "further device of btrfs";
 
 /// Byte offset of the second superblock of btrfs.
 const BTRFS_SECOND: u64 = 64 << 20;

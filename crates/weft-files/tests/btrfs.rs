@@ -249,6 +249,32 @@ fn the_other_copy_takes_the_place_of_a_damaged_block() {
 }
 
 #[test]
+fn a_lost_leaf_of_the_tree_of_roots_makes_every_copy_incomplete() {
+    let whole = fixture("log");
+    let of = |logical: u64| {
+        let all = blocks(&whole, 4096).into_iter();
+        all.filter(|at| le64(&whole, at + 0x30) == logical).collect::<Vec<usize>>()
+    };
+    let root = of(le64(&whole, 0x1_0050))[0];
+    let count = usize::from(whole[root + 0x60]);
+    assert!(whole[root + 0x64] == 1 && count > 1, "a node with leaves");
+    let mut opened = 0;
+    for leaf in (0..count).map(|item| le64(&whole, root + 0x65 + 33 * item + 17)) {
+        let mut image = whole.clone();
+        for at in of(leaf) {
+            image[at + 120] ^= 0x10;
+        }
+        let Ok(tree) = Btrfs::open(&[Rc::new(image)]) else { continue };
+        opened += 1;
+        assert!(tree.doubts()[0].contains("a part of the tree of roots is lost"));
+        let dir = tempdir().unwrap();
+        let report = copied(&tree, dir.path());
+        assert!(!report.is_complete() && report.doubts == tree.doubts(), "{report:?}");
+    }
+    assert!(opened > 0);
+}
+
+#[test]
 fn wrong_bytes_of_a_file_are_named_and_are_zeros() {
     let mut image = fixture("packed");
     let plain = {

@@ -37,6 +37,9 @@ pub struct Logs {
     pub bad_blocks: Option<Result<BadBlocks, String>>,
     /// Regions that may be out of sync.
     pub bitmap: Option<Result<Box<Bitmap>, String>>,
+    /// Whether `bitmap` is an error because its sectors cannot be read: the data of the member can
+    /// be, as far as that says, but the bitmap cannot be written.
+    pub is_bitmap_unreadable: bool,
     /// The newest partial parity log.
     pub ppl: Option<Result<PplHeader, String>>,
     /// State of the journal, on a journal member.
@@ -116,8 +119,8 @@ impl Metadata {
     ///
     /// # Errors
     ///
-    /// Fails when the superblock or an area to which it points cannot be read, or no superblock is
-    /// valid.
+    /// Fails when the superblock or an area to which it points, other than the bitmap, cannot be
+    /// read, or no superblock is valid.
     pub fn read(
         member_size: Sectors,
         mut read: impl FnMut(Sectors, usize) -> io::Result<Vec<u8>>,
@@ -155,22 +158,38 @@ impl Metadata {
 }
 
 impl Logs {
+    /// Reason why the bitmap cannot be read; `None` if it can be, or if there is none.
+    #[must_use]
+    pub fn unreadable_bitmap(&self) -> Option<&str> {
+        let reason = self.bitmap.as_ref()?.as_ref().err()?;
+        self.is_bitmap_unreadable.then_some(reason)
+    }
+
     /// Reads the areas to which a legal superblock points.
     ///
     /// Shape    `read(sector, len)` returns `len` bytes from this sector of the member
     ///
     /// # Errors
     ///
-    /// [`MetadataError::Read`] for the first sector that cannot be read.
+    /// [`MetadataError::Read`] for the first sector, other than those of the bitmap, that cannot be
+    /// read.
     pub fn read(
         superblock: &Superblock,
         member_size: Sectors,
         mut read: impl FnMut(Sectors, usize) -> io::Result<Vec<u8>>,
     ) -> Result<Self, MetadataError> {
         let mut reader = Reader { superblock, member_size, read: &mut read };
+        let (bitmap, is_bitmap_unreadable) = match reader.bitmap() {
+            Ok(bitmap) => (bitmap, false),
+            Err(MetadataError::Read { structure, sector, source }) => {
+                (Some(Err(format!("{structure} at sector {}: {source}", sector.0))), true)
+            }
+            Err(error) => return Err(error),
+        };
         Ok(Self {
             bad_blocks: reader.bad_blocks()?,
-            bitmap: reader.bitmap()?,
+            bitmap,
+            is_bitmap_unreadable,
             ppl: reader.ppl()?,
             journal: reader.journal()?,
         })

@@ -33,7 +33,8 @@ pub(crate) struct Add {
     /// Make members that do not exist, as sparse files of this size
     #[arg(long, value_name = "SIZE", value_parser = size::with_unit)]
     member_size: Option<weft_units::Bytes>,
-    /// Overwrite what is found on the members
+    /// Overwrite what is found on the members, but for a superblock of another version than the
+    /// array's, which has to be erased before
     #[arg(short, long)]
     force: bool,
     /// Print one JSON object

@@ -20,7 +20,7 @@ use weft_engine::assemble::Options;
 use weft_export::control::Status;
 use weft_files::inside::{ContentLocation, Inside as Found, look};
 use weft_files::open::{Opened, open as open_files};
-use weft_files::probe::{Content, Kind};
+use weft_files::probe::{Content, FURTHER_DEVICE, Kind};
 use weft_files::source::Shared;
 use weft_nbd::{NbdAddress, NbdUri};
 use weft_terminal::outcome::Failure;
@@ -279,8 +279,9 @@ impl FileSystem<'_> {
     }
 }
 
-/// Whether a place has files that can be read, or the reason why they cannot. `None` for a place
-/// without files of its own: a partition table, a physical volume, swap, an empty one.
+/// Whether a place has files that can be read, or the reason why they cannot, also where it may
+/// have some. `None` for a place without files of its own: a partition table, a physical volume,
+/// swap, an empty one.
 pub(crate) fn has_files(place: &ContentLocation) -> Option<Result<(), String>> {
     match &place.content {
         Ok((content, _)) => match &content.kind {
@@ -289,8 +290,14 @@ pub(crate) fn has_files(place: &ContentLocation) -> Option<Result<(), String>> {
                 "{} is not read by this release; the kernel reads it over weft serve --overlay",
                 content.kind
             ))),
-            Kind::Other(name) if name.contains("file system") => {
+            Kind::Other(name) if name.contains("partition table") => {
+                Some(Err(format!("{name} that cannot be read: its partitions are not known")))
+            }
+            Kind::Other(name) if !WITHOUT_FILES.contains(name) => {
                 Some(Err(format!("{name} is not read by this release")))
+            }
+            Kind::Nothing if content.is_partly_unreadable => {
+                Some(Err("what it has is not known: bytes of a signature cannot be read".into()))
             }
             Kind::LvmPhysical | Kind::Nothing | Kind::Other(_) | Kind::Swap | Kind::Table(_) => {
                 None
@@ -299,6 +306,10 @@ pub(crate) fn has_files(place: &ContentLocation) -> Option<Result<(), String>> {
         Err(why) => Some(Err(why.clone())),
     }
 }
+
+/// Contents without files of their own, by the names of [`Kind::Other`].
+const WITHOUT_FILES: [&str; 4] =
+    ["a dm-verity tree", "a hibernated system", FURTHER_DEVICE, "swap space"];
 
 /// Opens an array with the options that its assembly needs, and serves it. Returns the server, and
 /// the source of the array's bytes.

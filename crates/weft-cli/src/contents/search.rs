@@ -11,7 +11,9 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 use weft_ondisk::partition::TableError;
 use weft_ondisk::probe::Misplaced;
-use weft_ondisk::{CUT_HAS_NONE, RESERVED_090, Superblock, Uuid, Version};
+use weft_ondisk::{
+    CUT_HAS_NONE, MetadataError, RESERVED_090, Superblock, SuperblockError, Uuid, Version,
+};
 use weft_runtime::spec::MemberSpec;
 use weft_terminal::outcome::Failure;
 use weft_terminal::terminal::{complain, progress};
@@ -25,6 +27,7 @@ pub(crate) struct Disk {
     label: String,
     bytes: u64,
     table: String,
+    has_table: bool,
     notices: Vec<String>,
     /// Members found on the disk, in the order of the search.
     pub(crate) found: Vec<Found>,
@@ -101,13 +104,13 @@ pub(crate) fn search(name: &Path, disk: &Looked, deep: bool) -> Result<Disk, Fai
         label: disk.label.clone(),
         bytes: disk.probe.size().bytes().0,
         table: "no partition table".into(),
+        has_table: true,
         notices: Vec::new(),
         found: Vec::new(),
         members: 0,
         may_be_cut: false,
         may_have_more: false,
     };
-    let mut has_table = true;
     match disk.probe.partitions() {
         Ok(table) => {
             seen.table = format!("{}: {}", table.scheme, table.summary());
@@ -137,7 +140,7 @@ pub(crate) fn search(name: &Path, disk: &Looked, deep: bool) -> Result<Disk, Fai
             }
         }
         Err(error) => {
-            has_table = false;
+            seen.has_table = false;
             if !matches!(error, TableError::Nothing) {
                 seen.notices.push(error.to_string());
             }
@@ -149,15 +152,31 @@ pub(crate) fn search(name: &Path, disk: &Looked, deep: bool) -> Result<Disk, Fai
     }
     seen.members = seen.found.len();
     let is_whole = seen.found.iter().any(|found| found.kind == FoundKind::WholeDisk);
-    seen.may_have_more = !has_table && !is_whole && !deep && disk.probe.size().0 > 2 * NEAR_SECTORS;
+    seen.may_have_more =
+        !seen.has_table && !is_whole && !deep && disk.probe.size().0 > 2 * NEAR_SECTORS;
     seen.may_be_cut =
-        !has_table && !disk.probe.is_device() && seen.members == 0 && seen.notices.is_empty();
+        !seen.has_table && !disk.probe.is_device() && seen.members == 0 && seen.notices.is_empty();
     Ok(seen)
+}
+
+/// Whether there is or may be the superblock of a member, which cannot be used.
+fn is_of_member(error: &MetadataError) -> bool {
+    match error {
+        MetadataError::Read { .. } => true,
+        MetadataError::Superblock(error) => matches!(
+            error,
+            SuperblockError::Ambiguous { .. }
+                | SuperblockError::Checksum { .. }
+                | SuperblockError::Newer { .. }
+                | SuperblockError::Truncated { .. }
+        ),
+        _ => false,
+    }
 }
 
 impl Disk {
     /// Adds a part of the disk as a member, if the part has a superblock at a position that its
-    /// version prescribes.
+    /// version prescribes; or a notice, if the superblock is damaged or cannot be read.
     fn look(
         &mut self,
         disk: &Looked,
@@ -168,7 +187,17 @@ impl Disk {
         let start = bytes.start;
         let place = disk.probe.start() + bytes.start..disk.probe.start() + bytes.end;
         let looked = disk.part(&name, place);
-        let Ok(superblock) = looked.superblock() else { return Ok(()) };
+        let superblock = match looked.metadata() {
+            Ok(metadata) => metadata.superblock,
+            Err(error) => {
+                // The end of a disk with partitions may be that of its last partition.
+                let is_whole = kind == FoundKind::WholeDisk && self.has_table;
+                if !is_whole && is_of_member(&error) {
+                    self.notices.push(format!("{}: not used: {error}", looked.label));
+                }
+                return Ok(());
+            }
+        };
         let super_sector = Bytes(start).sectors_floor() + superblock.super_offset();
         if self.found.iter().any(|found| found.super_sector == super_sector) {
             return Ok(());

@@ -21,6 +21,9 @@ pub(super) struct Super {
     inode: usize,
     descriptor: usize,
     has_sums: bool,
+    /// Checksum with which those of metadata begin: that of the UUID which the file system was made
+    /// with.
+    seed: u32,
     /// Block group in which this superblock, primary or backup, lies.
     group: u64,
 }
@@ -66,6 +69,10 @@ impl Super {
             inode: if le32(bytes, 0x4c) == 0 { 128 } else { le16(bytes, 0x58).into() },
             descriptor: if wide { le16(bytes, 0xfe).into() } else { 32 },
             has_sums,
+            seed: match incompatible & 0x2000 {
+                0 => crc32c_raw(u32::MAX, &bytes[0x68..0x78]),
+                _ => le32(bytes, 0x270),
+            },
             group: le16(bytes, 0x5a).into(),
         };
         let is_sane = log <= 2
@@ -181,9 +188,8 @@ impl Super {
 
     /// Whether the checksum of an inode, which covers its number, is right.
     fn is_summed(&self, inode: &[u8], number: u64) -> bool {
-        let sum = crc32c_raw(u32::MAX, &self.uuid);
         let number = u32::try_from(number).unwrap_or(0);
-        let sum = crc32c_raw(sum, &number.to_le_bytes());
+        let sum = crc32c_raw(self.seed, &number.to_le_bytes());
         let sum = crc32c_raw(sum, &inode[100..104]);
         let mut zeroed = inode.to_vec();
         zeroed[124..126].fill(0);

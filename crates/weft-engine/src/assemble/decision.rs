@@ -71,7 +71,8 @@ pub(super) struct Decision<'a> {
 }
 
 impl Decision<'_> {
-    /// Returns the devices that have a superblock, as members, and drops the other devices.
+    /// Returns the devices that have a superblock, as members, and drops the other devices. Unless
+    /// the assembly is read-only, devices with a bitmap that cannot be read are dropped, too.
     fn readable(&mut self, candidates: &[Candidate]) -> Vec<Member> {
         let mut pool = Vec::new();
         for candidate in candidates {
@@ -80,7 +81,9 @@ impl Decision<'_> {
             self.notes.extend(unreadable.map(|place| {
                 format!("{label}: {place}; the superblock at another of its places is used")
             }));
-            match &candidate.superblock {
+            let unkept = candidate.logs.unreadable_bitmap().filter(|_| !self.options.read_only);
+            let superblock = candidate.superblock.as_ref().map_err(String::as_str);
+            match superblock.and_then(|it| unkept.map_or(Ok(it), Err)) {
                 Ok(superblock) => pool.push(Member {
                     info: candidate.member.clone(),
                     superblock: (**superblock).clone(),
@@ -88,7 +91,7 @@ impl Decision<'_> {
                     suspect: Vec::new(),
                     cut_at: candidate.cut_at,
                 }),
-                Err(reason) => self.drop(candidate.member.clone(), reason.clone()),
+                Err(reason) => self.drop(candidate.member.clone(), reason.to_owned()),
             }
         }
         pool
@@ -230,7 +233,7 @@ impl Decision<'_> {
 
     /// Returns the members with features and logs that weft supports, in order; when the assembly
     /// is read-only, support for reading suffices. Other features, and a bitmap that weft could not
-    /// keep up to date, refuse the array; a member with a bad-block log that cannot be read is
+    /// keep up to date, refuse the array. A member with a bad-block log that cannot be read is
     /// dropped.
     fn understood(
         &mut self,

@@ -15,26 +15,33 @@ use crate::layout::geometry::{GeometryError, MEMBERS_MAX};
 use crate::layout::slot_set::SlotSet;
 
 impl Decision<'_> {
-    /// Refuses a RAID 0 with members of different sizes if no superblock records which RAID 0
-    /// layout it has.
+    /// Refuses a RAID 0 if no superblock records which layout it has and the layouts differ:
+    /// several members have more chunks than the smallest one.
     pub(super) fn raid0_layout(
         &self,
         current: &[(Member, Role)],
         reference: &Member,
     ) -> Result<(), Refused> {
         let freshest = &reference.superblock;
-        let is_said = freshest.features().contains(Features::RAID0_LAYOUT);
-        let mut sizes = current.iter().map(|(member, _)| member.superblock.used_size());
+        let has_one = freshest.features().contains(Features::RAID0_LAYOUT);
+        let chunks = |member: &Member| match freshest.chunk() {
+            Sectors::ZERO => member.superblock.used_size(),
+            chunk => member.superblock.used_size().round_down(chunk),
+        };
+        let sizes: Vec<Sectors> = current.iter().map(|(member, _)| chunks(member)).collect();
+        let least = sizes.iter().min();
+        let larger = sizes.iter().filter(|size| Some(*size) > least).count();
         if freshest.level().row().layouts != Layouts::Zones
-            || is_said
-            || sizes.all(|size| size == freshest.used_size())
+            || has_one && freshest.layout() != 0
+            || larger <= 1
         {
             return Ok(());
         }
         let found = format!(
-            "{}: superblock layout at byte 76: found none, expected 1 or 2 for RAID0 on members of \
+            "{}: superblock layout at byte 76: found {}, expected 1 or 2 for RAID0 on members of \
              different sizes",
-            reference.info.label
+            reference.info.label,
+            if has_one { "0" } else { "none" },
         );
         Err(self.refused(AssemblyState::Unsupported, found))
     }

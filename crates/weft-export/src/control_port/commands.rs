@@ -11,7 +11,9 @@ use weft_engine::{
     ReshapeSnapshot, SyncAction, Verb, VolumeSnapshot, WriteBackSnapshot,
 };
 use weft_ondisk::{NewBitmap, Uuid};
-use weft_runtime::devices::{Access, DeviceError, MemberSpec, OpenOptions, read_metadata};
+use weft_runtime::devices::{
+    Access, DeviceError, MemberSpec, OpenOptions, other_superblock, read_metadata,
+};
 use weft_runtime::serve::reactor::Context;
 use weft_units::{Bytes, FRAME_BYTES, MemberIndex, Sectors, Time, VolumeId};
 
@@ -20,13 +22,18 @@ use crate::control::{
     BitmapStatus, FailureKind, GrowSize, LastSyncStatus, MismatchStatus, MismatchesStatus,
     QueueKnobs, ReshapeStatus, Response, WriteBackStatus, WrongMember,
 };
+use crate::shared::VolumeFacts;
 
 /// Converts a step to a command for the engine. Returns the engine's verb, and the step that waits
 /// for the engine's answer. The error is the response to a command that is refused.
-pub(super) fn start(cx: &mut Context<'_, '_>, step: Step) -> Result<(Verb, Step), Box<Response>> {
+pub(super) fn start(
+    cx: &mut Context<'_, '_>,
+    facts: &VolumeFacts,
+    step: Step,
+) -> Result<(Verb, Step), Box<Response>> {
     match step {
-        Step::Add(member) => add(cx, &member, false),
-        Step::ReAdd(member) => add(cx, &member, true),
+        Step::Add(member) => add(cx, facts, &member, false),
+        Step::ReAdd(member) => add(cx, facts, &member, true),
         Step::Fail(members) => {
             let members = members.iter().map(|member| member_of(cx, member));
             Ok((Verb::FailAll(members.collect::<Result<_, _>>()?), Step::Waiting))
@@ -132,10 +139,12 @@ fn bitmap_to_set(value: &str) -> Result<Option<NewBitmap>, Box<Response>> {
     }
 }
 
-/// Opens the member that a command adds. `back` says that the member is a former one, to be
-/// re-added. Returns the engine's verb, and the step that waits for the engine's answer.
+/// Opens the member that a command adds to the array of the volume with these `facts`. `back` says
+/// that the member is a former one, to be re-added. Returns the engine's verb, and the step that
+/// waits for the engine's answer.
 pub(super) fn add(
     cx: &mut Context<'_, '_>,
+    facts: &VolumeFacts,
     member: &str,
     back: bool,
 ) -> Result<(Verb, Step), Box<Response>> {
@@ -189,6 +198,21 @@ pub(super) fn add(
         }
         found => found.ok(),
     };
+    if let Some(array) = &facts.array
+        && let Some(other) = other_superblock(&open, &array.metadata)
+        && other.set_uuid().to_string() != array.uuid
+    {
+        let byte = other.super_offset().bytes().0;
+        let text = format!(
+            "{member}: found a superblock of version {} at byte {byte} of array {}, expected none \
+             beside that of this array, of version {}: after the next start the member could be of \
+             either; wipefs -o {byte} {member} erases it",
+            other.version(),
+            other.set_uuid(),
+            array.metadata
+        );
+        return Err(refusal(FailureKind::Refused, text));
+    }
     let mut uuid = [0; 16];
     getrandom(&mut uuid, GetRandomFlags::empty()).map_err(|error| failed(&error))?;
     cx.driver.add_member(open).map_err(|error| failed(&error))?;
@@ -203,6 +227,9 @@ pub(super) fn add(
 /// Metadata by which a former member may be re-added, or the reason why it cannot be.
 fn former(found: Candidate) -> Result<Box<Former>, String> {
     let superblock = *found.superblock?;
+    if let Some(why) = found.logs.unreadable_bitmap() {
+        return Err(why.to_owned());
+    }
     let bad_blocks = found.logs.bad_blocks.transpose()?.unwrap_or_default();
     Ok(Box::new(Former { superblock, bad_blocks }))
 }

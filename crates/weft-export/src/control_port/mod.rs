@@ -289,7 +289,7 @@ impl ControlPort {
                 cx.stop(how);
                 return;
             }
-            Some(step) => start(cx, step),
+            Some(step) => start(cx, &self.shared.facts[usize::from(work.volume.0)], step),
         };
         match started {
             Ok((verb, now)) => {

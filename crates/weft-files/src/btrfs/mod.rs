@@ -66,9 +66,12 @@ pub struct Btrfs {
     pub snapshots: Vec<Snapshot>,
     /// Whether all of the logs were replayed.
     is_replayed: bool,
-    /// Notes for the user: superblocks that are damaged, and parts of trees and logs that cannot be
-    /// read.
+    /// Notes for the user: superblocks that are damaged, and parts of logs that cannot be read.
     pub notes: Vec<String>,
+    /// Parts of the tree of roots that are lost, and that checksums are.
+    doubts: Vec<String>,
+    /// Whether a part of the tree of roots is lost.
+    lacks_roots: bool,
 }
 
 /// Snapshot that is not part of the tree.
@@ -99,12 +102,14 @@ impl Btrfs {
         let mut volume = Volume::open(devices)?;
         let mut notes = volume.superblock.notes();
         let mut roots = Roots::read(&volume, &volume.superblock.roots);
-        notes.extend(roots.lost.iter().map(|lost| {
+        let lost = roots.lost.iter().map(|lost| {
             format!("a part of the tree of roots is lost, and subvolumes with it: {}", lost.why)
-        }));
+        });
+        let mut doubts: Vec<String> = lost.collect();
+        let lacks_roots = !doubts.is_empty();
         volume.sums = roots.sums;
         if volume.sums.is_none() {
-            notes.push("its checksums of data are not found: content is not checked".into());
+            doubts.push("its checksums of data are not found: content is not checked".into());
         }
         let mut is_replayed = true;
         if let Some(logs) = volume.superblock.logs {
@@ -134,7 +139,18 @@ impl Btrfs {
         };
         let left_out = left.into_iter().collect();
         let unpacked = RefCell::default();
-        Ok(Self { volume, subvolumes, top, left_out, unpacked, snapshots, is_replayed, notes })
+        Ok(Self {
+            volume,
+            subvolumes,
+            top,
+            left_out,
+            unpacked,
+            snapshots,
+            is_replayed,
+            notes,
+            doubts,
+            lacks_roots,
+        })
     }
 
     /// Subvolume and inode number that are encoded in `id`, the number of a node.
@@ -387,6 +403,10 @@ impl Tree for Btrfs {
         self.is_replayed
     }
 
+    fn doubts(&self) -> &[String] {
+        &self.doubts
+    }
+
     fn root(&self) -> u64 {
         (self.top as u64) << INODE_BITS | kinds::FIRST
     }
@@ -407,6 +427,13 @@ impl Tree for Btrfs {
                     // A snapshot contains names of subvolumes that are in its origin only.
                     let found = self.subvolumes.binary_search_by_key(&object, |it| it.id);
                     let Some(below) = found.ok().and_then(|at| self.subvolumes.get(at)) else {
+                        if self.lacks_roots {
+                            let name = named.name.escape_ascii();
+                            entries.faults.push(format!(
+                                "{name}: no root of the subvolume {object}, which may be in the \
+                                 lost part of the tree of roots"
+                            ));
+                        }
                         continue;
                     };
                     let is_here = below

@@ -4,7 +4,8 @@
 //! examined. A table may be hostile: every offset is checked before it is read, every chain has a
 //! bounded length, and no table makes the reader allocate more than `ARRAY_BYTES_MAX`.
 //!
-//! If the first GPT header is damaged, the second one is used, with a notice. An image does not
+//! If the first GPT header is damaged or cannot be read, the second one is used, with a notice.
+//! Sectors that cannot be read cost only the partitions that they describe. An image does not
 //! record the logical block size of its disk, so both 512 and 4096 bytes are tried for a GPT. For
 //! an MBR in an image, blocks of 512 bytes are assumed, because nothing in an MBR gives their size.
 //!
@@ -93,13 +94,13 @@ pub fn read(read: &mut ReadAt<'_>, size: u64, block: Option<u32>) -> Result<Tabl
         return Err(TableError::Nothing);
     }
     let mut sector = [0; 512];
-    read(0, &mut sector)?;
-    let boot = BootSector::parse(&sector);
+    let unread = read(0, &mut sector).err();
+    let boot = BootSector::parse(&sector).filter(|_| unread.is_none());
     let blocks: &[u32] = match &block {
         Some(block) => std::slice::from_ref(block),
         None => &[512, 4096],
     };
-    let gpt = read_gpt(read, size, blocks)?;
+    let gpt = read_gpt(read, size, blocks);
     match (boot, gpt) {
         (Some(boot), Gpt::Good(mut table)) if boot.is_protective() => {
             if boot.entries.iter().any(|entry| entry.is_used() && entry.kind != KIND_PROTECTIVE) {
@@ -112,15 +113,15 @@ pub fn read(read: &mut ReadAt<'_>, size: u64, block: Option<u32>) -> Result<Tabl
             Ok(table)
         }
         (None, Gpt::Good(mut table)) => {
-            let notice = "no protective MBR; the GUID partition table is whole and is used";
-            table.notices.push(notice.into());
+            let why = unread.map_or("no protective MBR".into(), |error| format!("MBR: {error}"));
+            table.notices.push(format!("{why}; the GUID partition table is whole and is used"));
             Ok(table)
         }
         (Some(boot), Gpt::Damaged { first, second }) if boot.is_protective() => {
             Err(TableError::Damaged { first, second })
         }
         (Some(boot), gpt) if !boot.is_protective() && boot.entries.iter().any(Entry::is_used) => {
-            let mut table = read_mbr(read, &boot, size, block.unwrap_or(512))?;
+            let mut table = read_mbr(read, &boot, size, block.unwrap_or(512));
             if matches!(gpt, Gpt::Good(_)) {
                 table.notices.push(
                     "there is a GUID partition table too; the MBR is not a protective one, and \
@@ -131,11 +132,12 @@ pub fn read(read: &mut ReadAt<'_>, size: u64, block: Option<u32>) -> Result<Tabl
             Ok(table)
         }
         (_, Gpt::Damaged { first, second }) => Err(TableError::Damaged { first, second }),
+        (_, Gpt::Unreadable(error)) => Err(TableError::Io(error)),
         (Some(boot), Gpt::None) if boot.is_protective() => Err(TableError::Damaged {
             first: "has no signature".into(),
             second: "has no signature".into(),
         }),
-        _ => Err(TableError::Nothing),
+        _ => Err(unread.map_or(TableError::Nothing, TableError::Io)),
     }
 }
 
@@ -201,25 +203,31 @@ impl fmt::Display for Scheme {
 /// Result of the search for a GUID partition table.
 enum Gpt {
     None,
+    /// No header was found, and the first place that could not be read may have one.
+    Unreadable(io::Error),
     Good(Table),
-    Damaged { first: String, second: String },
+    Damaged {
+        first: String,
+        second: String,
+    },
 }
 
 /// Reads a GUID partition table: tries the first header with each block size, then the second
 /// header with each.
-fn read_gpt(read: &mut ReadAt<'_>, size: u64, blocks: &[u32]) -> Result<Gpt, TableError> {
-    let mut first = None;
+fn read_gpt(read: &mut ReadAt<'_>, size: u64, blocks: &[u32]) -> Gpt {
+    let (mut first, mut unread) = (None, None);
     let mut backup = Vec::new();
     for &block in blocks {
-        match GptHeader::read(read, size, block, 1)? {
-            Ok(header) => match header.partitions(read, size)? {
-                Ok(partitions) => return Ok(Gpt::Good(of_gpt(partitions, size))),
+        match GptHeader::read(read, size, block, 1) {
+            Ok(header) => match header.partitions(read, size) {
+                Ok(partitions) => return Gpt::Good(of_gpt(partitions, size)),
                 Err(why) => {
                     first = Some(why);
                     backup.push((block, header.alternate));
                 }
             },
             Err(HeaderFault::Damaged(why)) => first = Some(why),
+            Err(HeaderFault::Unreadable(error)) => unread = unread.or(Some(error)),
             Err(HeaderFault::None) => {}
         }
         backup.push((block, (size / u64::from(block)).saturating_sub(1)));
@@ -229,9 +237,10 @@ fn read_gpt(read: &mut ReadAt<'_>, size: u64, blocks: &[u32]) -> Result<Gpt, Tab
         if at <= 1 {
             continue;
         }
-        match GptHeader::read(read, size, block, at)? {
-            Ok(header) => match header.partitions(read, size)? {
+        match GptHeader::read(read, size, block, at) {
+            Ok(header) => match header.partitions(read, size) {
                 Ok(partitions) => {
+                    let first = first.or(unread.map(|error| format!("cannot be read: {error}")));
                     let mut table = of_gpt(partitions, size);
                     table.notices.push(format!(
                         "GUID partition table: first header {}; the second one, at byte {}, is \
@@ -239,19 +248,24 @@ fn read_gpt(read: &mut ReadAt<'_>, size: u64, blocks: &[u32]) -> Result<Gpt, Tab
                         first.as_deref().unwrap_or("has no signature"),
                         at * u64::from(block)
                     ));
-                    return Ok(Gpt::Good(table));
+                    return Gpt::Good(table);
                 }
                 Err(why) => second = Some(why),
             },
             Err(HeaderFault::Damaged(why)) => second = Some(why),
+            Err(HeaderFault::Unreadable(error)) => unread = unread.or(Some(error)),
             Err(HeaderFault::None) => {}
         }
     }
     if first.is_none() && second.is_none() {
-        return Ok(Gpt::None);
+        return unread.map_or(Gpt::None, Gpt::Unreadable);
     }
-    let none = || "has no signature".to_owned();
-    Ok(Gpt::Damaged { first: first.unwrap_or_else(none), second: second.unwrap_or_else(none) })
+    let none =
+        || unread.map_or("has no signature".to_owned(), |it| format!("cannot be read: {it}"));
+    match (first, second) {
+        (Some(first), second) => Gpt::Damaged { first, second: second.unwrap_or_else(none) },
+        (None, second) => Gpt::Damaged { first: none(), second: second.unwrap_or_default() },
+    }
 }
 
 fn of_gpt(partitions: Vec<Partition>, size: u64) -> Table {
@@ -272,25 +286,21 @@ struct GptHeader {
 enum HeaderFault {
     /// The block has no GPT signature, or lies beyond the end of the device.
     None,
+    Unreadable(io::Error),
     Damaged(String),
 }
 
 impl GptHeader {
-    fn read(
-        read: &mut ReadAt<'_>,
-        size: u64,
-        block: u32,
-        lba: u64,
-    ) -> Result<Result<Self, HeaderFault>, TableError> {
+    fn read(read: &mut ReadAt<'_>, size: u64, block: u32, lba: u64) -> Result<Self, HeaderFault> {
         let block = u64::from(block);
         let Some(at) = lba.checked_mul(block).filter(|at| {
             at.checked_add(block).is_some_and(|end| end <= size) && block >= SECTOR_BYTES
         }) else {
-            return Ok(Err(HeaderFault::None));
+            return Err(HeaderFault::None);
         };
         let mut bytes = vec![0; usize::try_from(block).unwrap_or(0)];
-        read(at, &mut bytes)?;
-        Ok(Self::parse(&bytes, block, lba, size))
+        read(at, &mut bytes).map_err(HeaderFault::Unreadable)?;
+        Self::parse(&bytes, block, lba, size)
     }
 
     /// Parses the header in block `lba`, and checks its checksum and its fields.
@@ -341,27 +351,24 @@ impl GptHeader {
         Ok(Self { block, alternate, array_at, entries, entry_bytes, array_crc })
     }
 
-    /// Partitions of the entries in use. The inner error says why the array of entries is not
-    /// valid; the outer one is an error of reading the disk.
-    fn partitions(
-        &self,
-        read: &mut ReadAt<'_>,
-        size: u64,
-    ) -> Result<Result<Vec<Partition>, String>, TableError> {
+    /// Partitions of the entries in use. The error says why the array of entries is not valid.
+    fn partitions(&self, read: &mut ReadAt<'_>, size: u64) -> Result<Vec<Partition>, String> {
         let len = u64::from(self.entries) * u64::from(self.entry_bytes);
         debug_assert!(self.array_at + len <= size);
         let mut array = vec![0; usize::try_from(len).unwrap_or(0)];
-        read(self.array_at, &mut array)?;
+        read(self.array_at, &mut array).map_err(|error| {
+            format!("has entries at byte {} that cannot be read: {error}", self.array_at)
+        })?;
         let computed = crc32fast::hash(&array);
         if computed != self.array_crc {
-            return Ok(Err(format!(
+            return Err(format!(
                 "has the checksum {:#010x} for the entries at byte {}, which have {computed:#010x}",
                 self.array_crc, self.array_at
-            )));
+            ));
         }
         let entries = array.chunks_exact(self.entry_bytes as usize).zip(1..);
         let used = entries.filter_map(|(entry, number)| self.partition(entry, number));
-        Ok(Ok(used.collect()))
+        Ok(used.collect())
     }
 
     /// Parses an entry of the array; `None` if it is unused or its range is not legal.
@@ -428,12 +435,7 @@ impl Entry {
     }
 }
 
-fn read_mbr(
-    read: &mut ReadAt<'_>,
-    boot: &BootSector,
-    size: u64,
-    block: u32,
-) -> Result<Table, TableError> {
+fn read_mbr(read: &mut ReadAt<'_>, boot: &BootSector, size: u64, block: u32) -> Table {
     let block = u64::from(block);
     let mut table = Table { scheme: Scheme::Mbr, partitions: Vec::new(), notices: Vec::new() };
     for (entry, number) in boot.entries.iter().zip(1..) {
@@ -448,21 +450,15 @@ fn read_mbr(
         }
     }
     for entry in boot.entries.iter().filter(|entry| entry.is_extended()) {
-        read_logical(read, &mut table, entry, size, block)?;
+        read_logical(read, &mut table, entry, size, block);
     }
-    Ok(table.judged(size))
+    table.judged(size)
 }
 
 /// Follows the chain of an extended partition, and adds its logical partitions to `table`. Each
 /// link is a boot sector: its entry for a logical partition counts blocks from the link, its entry
 /// for the next link counts blocks from the start of the extended partition.
-fn read_logical(
-    read: &mut ReadAt<'_>,
-    table: &mut Table,
-    extended: &Entry,
-    size: u64,
-    block: u64,
-) -> Result<(), TableError> {
+fn read_logical(read: &mut ReadAt<'_>, table: &mut Table, extended: &Entry, size: u64, block: u64) {
     let base = u64::from(extended.start);
     let end = base + u64::from(extended.blocks);
     let (mut link, mut link_blocks) = (base, u64::from(extended.blocks));
@@ -473,22 +469,28 @@ fn read_logical(
                 "the chain of logical partitions does not end (at byte {}); those before it count",
                 link * block
             ));
-            return Ok(());
+            return;
         }
         let at = link * block;
         if at + SECTOR_BYTES > size {
             table.notices.push(format!(
                 "the chain of logical partitions goes on at byte {at}, beyond the end of the disk"
             ));
-            return Ok(());
+            return;
         }
         let mut sector = [0; 512];
-        read(at, &mut sector)?;
+        if let Err(error) = read(at, &mut sector) {
+            table.notices.push(format!(
+                "the chain of logical partitions goes on at byte {at}, which cannot be read: \
+                 {error}; those before it count"
+            ));
+            return;
+        }
         let Some(boot) = BootSector::parse(&sector) else {
             table.notices.push(format!(
                 "the chain of logical partitions has no table at byte {at}, where it goes on"
             ));
-            return Ok(());
+            return;
         };
         for (entry, index) in boot.entries.iter().zip(0..) {
             if !entry.is_used() || entry.is_extended() {
@@ -505,7 +507,7 @@ fn read_logical(
             let logical = table.partitions.iter().filter(|partition| partition.number > 4).count();
             if logical >= LOGICAL_MAX {
                 table.notices.push(format!("more than {LOGICAL_MAX} logical partitions"));
-                return Ok(());
+                return;
             }
             table.partitions.push(Partition {
                 number: u32::try_from(logical).unwrap_or(u32::MAX).saturating_add(5),
@@ -516,7 +518,7 @@ fn read_logical(
             });
         }
         let Some(next) = boot.entries.iter().find(|entry| entry.is_extended()) else {
-            return Ok(());
+            return;
         };
         link = base + u64::from(next.start);
         link_blocks = u64::from(next.blocks);

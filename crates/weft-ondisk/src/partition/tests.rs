@@ -14,11 +14,19 @@ impl Disk {
     }
 
     fn read(&self, block: Option<u32>) -> Result<Table, TableError> {
+        self.read_but(&[], block)
+    }
+
+    /// Reads the table from a disk on which the bytes `bad` cannot be read.
+    fn read_but(&self, bad: &[u64], block: Option<u32>) -> Result<Table, TableError> {
         let size = self.0.len() as u64;
         let mut reads = 0_u32;
         let mut at = |from: u64, into: &mut [u8]| {
             reads += 1;
             assert!(reads < 2000, "reading does not end");
+            if bad.iter().any(|bad| (from..from + into.len() as u64).contains(bad)) {
+                return Err(io::Error::other("bad sector"));
+            }
             let from = usize::try_from(from).unwrap();
             let part = self.0.get(from..from + into.len()).expect("reads stay within the disk");
             into.copy_from_slice(part);
@@ -120,6 +128,41 @@ fn the_second_header_stands_in_for_the_first_and_says_so() {
             assert!(error.contains("checksum") && error.contains("PATH@OFFSET"), "{error}");
         }
     }
+}
+
+#[test]
+fn a_sector_that_cannot_be_read_costs_only_what_it_describes() {
+    for block in [512, 4096] {
+        let mut disk = Disk::new();
+        disk.gpt(block, &[(2, 64, 127)]);
+        for (bad, says) in [
+            (0, "MBR: bad sector; the GUID partition table is whole"),
+            (block, "first header cannot be read: bad sector; the second one"),
+            (2 * block, "first header has entries at byte"),
+        ] {
+            let table = disk.read_but(&[bad], Some(u32::try_from(block).unwrap())).unwrap();
+            assert_eq!(places(&table), [(2, 64 * block, 64 * block)], "{bad}");
+            assert!(table.notices[0].contains(says), "{bad}: {:?}", table.notices);
+        }
+        // Without any header that can be read, the error of the disk is told.
+        let error = disk.read_but(&[block, DISK - 1], Some(u32::try_from(block).unwrap()));
+        assert!(matches!(error, Err(TableError::Io(_))), "{error:?}");
+        let mut wrong = disk.clone();
+        wrong.0[usize::try_from(DISK - block).unwrap() + 50] ^= 4;
+        let error = wrong.read_but(&[block], Some(u32::try_from(block).unwrap())).unwrap_err();
+        let says = error.to_string();
+        assert!(says.contains("first header cannot be read: bad sector; second header"), "{says}");
+    }
+    let mut disk = Disk::new();
+    disk.entry(0, 0, 0xfd, 2048, 100).entry(0, 1, 5, 4096, 4096);
+    disk.entry(4096 * 512, 0, 0xfd, 8, 16).entry(4096 * 512, 1, 5, 100, 50);
+    let both = disk.read_but(&[], Some(512)).unwrap();
+    assert_eq!(both.partitions.iter().map(|it| it.number).collect::<Vec<_>>(), [1, 2, 5]);
+    let first = disk.read_but(&[4096 * 512], Some(512)).unwrap();
+    assert_eq!(first.partitions.iter().map(|it| it.number).collect::<Vec<_>>(), [1, 2]);
+    assert!(first.notices.iter().any(|it| it.contains("which cannot be read: bad sector")));
+    let error = disk.read_but(&[0], Some(512)).unwrap_err();
+    assert!(matches!(error, TableError::Io(_)), "{error:?}");
 }
 
 #[test]

@@ -8,7 +8,7 @@ use rustix::fs::{AtFlags, StatxFlags};
 use rustix::io::Errno;
 use weft_engine::MemberInfo;
 use weft_engine::assemble::Candidate;
-use weft_ondisk::Metadata;
+use weft_ondisk::{Metadata, Superblock, read_superblock_blocks};
 use weft_units::{Bytes, Sectors};
 
 use super::sysfs::zeroes_and_unmaps;
@@ -289,4 +289,19 @@ pub(crate) struct Damage {
 pub fn read_metadata(member: &OpenMember) -> Candidate {
     let metadata = Metadata::read(member.info.size, |sector, len| member.read_any(sector, len));
     Candidate::new(member.info.clone(), metadata)
+}
+
+/// Superblock of a member that is legal and has another version than `own`. The superblock of an
+/// array with the version `own` would not overwrite it.
+#[must_use]
+pub fn other_superblock(member: &OpenMember, own: &str) -> Option<Superblock> {
+    let size = member.info.size;
+    let read = |sector, len| member.read_any(sector, len);
+    let blocks = read_superblock_blocks(size, read).read.into_iter();
+    let others = blocks.filter(|(version, _)| version.to_string() != own);
+    let mut legal = others.filter_map(|(version, block)| {
+        let superblock = Superblock::decode(&block, version, size).ok()?;
+        superblock.validate(size).is_ok().then_some(superblock)
+    });
+    legal.next()
 }

@@ -42,7 +42,7 @@ pub use crate::device_error::DeviceError;
 pub use crate::file_lock::Access;
 pub use crate::spec::{MemberSpec, parse_size};
 pub use fresh::{FreshFile, sync_name};
-pub use member::read_metadata;
+pub use member::{other_superblock, read_metadata};
 pub use open::is_tmpfs;
 pub use probe::{Probe, ProbeError};
 

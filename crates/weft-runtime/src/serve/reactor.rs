@@ -8,8 +8,8 @@
 //! Stopping proceeds in order. Every volume gets `Drain`; if one cannot write out its write-back
 //! cache, nothing stops ([`Port::on_stop_refused`]). Ports refuse new work. Every volume gets
 //! `Stop`, which finishes its requests, flushes and marks the array clean. Ports send their
-//! remaining replies, for at most [`DRAIN_SPAN`]. The workers end. A second request to stop gives
-//! up data that cannot be written ([`Ending::GiveUp`]), and a third ends the loop at once.
+//! remaining replies, for at most [`DRAIN_SPAN`]. The workers end. [`TOLD_LAST`] gives up data that
+//! cannot be written ([`Ending::GiveUp`]); while volumes stop, another one ends the loop at once.
 
 use std::os::fd::OwnedFd;
 

@@ -93,9 +93,12 @@ struct Head {
     shutdown: OwnedFd,
     volumes: u16,
     stop: Option<Ending>,
-    /// Whether a stop was cancelled, so that the next request to stop gives up data that cannot be
-    /// written.
-    refused: bool,
+    /// Whether the stop that is under way was asked for by the shutdown descriptor.
+    is_by_signal: bool,
+    /// Whether a stop was cancelled because a port could not be closed.
+    was_kept: bool,
+    /// Whether [`TOLD_LAST`] was read.
+    was_told_last: bool,
     /// Number of times that all volumes were told to write everything (`Drain`).
     drains: u64,
     phase: Phase,
@@ -166,7 +169,9 @@ impl<'h> Worker<'h> {
             shutdown,
             volumes,
             stop: None,
-            refused: false,
+            is_by_signal: false,
+            was_kept: false,
+            was_told_last: false,
             drains: 0,
             phase: Phase::Running,
         });
@@ -336,7 +341,8 @@ impl<'h> Worker<'h> {
     }
 
     /// Goes on to the phase in which volumes write their data, once all ports are closed. If a port
-    /// cannot be closed, the stop is cancelled.
+    /// cannot be closed, the stop is cancelled. A signal after a stop that was cancelled for this
+    /// reason goes on: a supervisor sends no further one, and kills the process later.
     fn go_on_closing(&mut self, driver: &mut Held<'h>) {
         if !self.head.as_ref().is_some_and(|head| matches!(head.phase, Phase::Closing)) {
             return;
@@ -345,15 +351,22 @@ impl<'h> Worker<'h> {
         match closed.collect::<Result<Vec<bool>, String>>() {
             Ok(closed) if closed.iter().all(|is_closed| *is_closed) => self.begin_writing(driver),
             Ok(_) => {}
-            Err(why) => self.refuse_stop(driver, &format!("not stopped: {why}")),
+            Err(why) => {
+                let Some(head) = &mut self.head else { return };
+                if head.is_by_signal && head.was_kept {
+                    self.begin_writing(driver);
+                } else {
+                    head.was_kept = true;
+                    self.refuse_stop(driver, &format!("not stopped: {why}"));
+                }
+            }
         }
     }
 
     /// Cancels a stop, for the reason `text`.
     fn refuse_stop(&mut self, driver: &mut Held<'h>, text: &str) {
         let Some(head) = &mut self.head else { return };
-        head.phase = Phase::Running;
-        head.refused = true;
+        (head.phase, head.is_by_signal) = (Phase::Running, false);
         tracing::error!("{text}");
         self.each(driver, |port, cx| port.on_stop_refused(cx, text));
     }
@@ -522,10 +535,15 @@ impl<'h> Worker<'h> {
         // A closed pipe is the last message, because it closes only once. A signal can be repeated.
         let few = read.ok().filter(|count| *count < buffer.len());
         let is_last = !told || few.is_some_and(|count| buffer[..count].contains(&TOLD_LAST));
+        let is_again = is_last && std::mem::replace(&mut head.was_told_last, true);
         match head.phase {
-            Phase::Running if is_last || head.refused => head.stop = Some(Ending::GiveUp),
-            Phase::Running => head.stop = Some(Ending::Write),
-            Phase::Closing | Phase::Writing { .. } => head.stop = Some(Ending::GiveUp),
+            Phase::Running | Phase::Closing | Phase::Writing { .. } if is_last => {
+                head.stop = Some(Ending::GiveUp);
+            }
+            Phase::Running => (head.stop, head.is_by_signal) = (Some(Ending::Write), true),
+            // The stop that was asked for is under way, by a control command.
+            Phase::Closing | Phase::Writing { .. } => {}
+            Phase::Stopping { .. } if !is_again => {}
             Phase::Stopping { .. } => {
                 let exit = Exit::StopFailed("told to stop a second time".into());
                 head.phase = Phase::Draining { until: Time(0), exit };
@@ -588,8 +606,8 @@ fn failed(what: &'static str) -> impl Fn(Errno) -> RuntimeError {
 }
 
 /// Byte that, read from the shutdown descriptor, asks the server to give up data that cannot be
-/// written. It ends the messages: further ones may follow any other byte, but not this one. A
-/// signalfd never returns this byte.
+/// written. A second one, while volumes stop, ends the server at once. A signalfd never returns
+/// this byte.
 pub const TOLD_LAST: u8 = b'e';
 /// Lowest tag of a `Drain` command; tags below it are those of `Stop`. The tags of the `n`th drain,
 /// counted from 1, begin at `n * TAG_DRAIN`.

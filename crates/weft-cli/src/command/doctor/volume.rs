@@ -1,7 +1,7 @@
 //! Checks of a running volume, by the status of its server.
 
 use weft_engine::assemble::states::AssemblyState;
-use weft_export::control::{MemberStatus, Status, VolumeStatus};
+use weft_export::control::{LastSyncStatus, MemberStatus, Status, VolumeStatus};
 use weft_ondisk::{Level, Redundancy};
 use weft_units::Bytes;
 
@@ -113,7 +113,11 @@ fn sync_stopped(subject: &Subject<'_>, findings: &mut Vec<Finding>) {
 
 fn mismatches(subject: &Subject<'_>, findings: &mut Vec<Finding>) {
     let (name, count) = (&subject.volume.name, subject.volume.mismatch_cnt);
-    if count > 0 {
+    // The count of a repair that has ended is that of the sectors which it made agree.
+    let is_whole = subject.volume.sync_completed.is_some_and(|(done, total)| done >= total);
+    let is_repaired =
+        |it: &LastSyncStatus| it.action == "repair" && it.ended_secs.is_some() && is_whole;
+    if count > 0 && !subject.volume.last_sync.as_ref().is_some_and(is_repaired) {
         let says = format!("the last check found {count} sectors that differ from the others");
         let next = format!("weft status {name} names members; weft repair {name} makes them agree");
         findings.push(subject.problem("mismatches", says, next));
@@ -365,6 +369,14 @@ mod tests {
         status
     }
 
+    fn ended(action: &str) -> LastSyncStatus {
+        LastSyncStatus {
+            action: action.into(),
+            ended_secs: Some(1_700_000_000),
+            ..LastSyncStatus::default()
+        }
+    }
+
     /// Faults, each with the finding that it makes, and whether that is a problem.
     const FAULTS: [(&str, bool, Fault); 23] = [
         ("poisoned", true, |it, _| it.poisoned = true),
@@ -387,7 +399,9 @@ mod tests {
         ("sync-frozen", true, |_, it| {
             (it.resync_from, it.sync_action) = (Some(0), "frozen".into());
         }),
-        ("mismatches", true, |_, it| it.mismatch_cnt = 8),
+        ("mismatches", true, |_, it| {
+            (it.mismatch_cnt, it.last_sync) = (8, Some(ended("check")));
+        }),
         ("write-back-fails", true, |_, it| {
             it.write_back.as_mut().unwrap().error = Some("EIO".into());
         }),
@@ -426,6 +440,9 @@ mod tests {
         volume.members[1].answered = vec![reads(5000, 0, 90_000)];
         volume.members[1].write_mostly = true;
         volume.array.as_mut().unwrap().member_size = 100 * GIB - (GIB - 1);
+        // A repair has made members agree.
+        (volume.mismatch_cnt, volume.last_sync) = (8, Some(ended("repair")));
+        volume.sync_completed = Some((100, 100));
         assert_eq!(found(&status), []);
         // Without redundancy there is neither a bitmap nor a second member to lose.
         let volume = &mut status.volumes[0];

@@ -30,6 +30,9 @@ pub(super) fn choose<'a>(
         let givers = volumes.iter().filter(move |from| from.degraded == 0 && from.name != to.name);
         let givers = givers.filter(|from| changes_members(from));
         let of_group = givers.filter(|from| group(from) == group(to));
+        // The superblock of another version would stay on the spare beside the new one.
+        let version = |volume: &VolumeStatus| volume.array.as_ref().map(|it| it.metadata.clone());
+        let of_group = of_group.filter(move |from| version(from) == version(to));
         // A spare that is to replace a member of its own array stays there.
         let free = |from| spares(from).filter(|spare| spare.reserved_for.is_none());
         of_group.flat_map(move |from| free(from).map(move |spare| Move { from, to, spare }))
@@ -126,9 +129,15 @@ mod tests {
         // The spare must be as large as the members.
         let small = volume("a", &with_spare, SIZE - 1);
         assert_eq!(chosen(&[small, taker()], &["fast", "fast"]), None);
-        let mut at_end = taker();
-        at_end.array.as_mut().unwrap().metadata = "1.0".into();
-        assert_eq!(chosen(&[giver(), at_end], &["fast", "fast"]), None);
+        let at_end = |mut volume: VolumeStatus| {
+            volume.array.as_mut().unwrap().metadata = "1.0".into();
+            volume
+        };
+        assert_eq!(chosen(&[at_end(giver()), at_end(taker())], &["fast", "fast"]), None);
+        let larger = |name, states| volume(name, states, SIZE + (1 << 20));
+        let (from, to) = (at_end(larger("a", &with_spare)), at_end(larger("b", &missing)));
+        assert_eq!(chosen(&[from.clone(), to], &["fast", "fast"]), expected);
+        assert_eq!(chosen(&[from, taker()], &["fast", "fast"]), None, "another version");
         for states in [
             &["in_sync", "in_sync", "rebuilding"][..],
             &["in_sync", "in_sync", "faulty", "spare"],

@@ -20,7 +20,7 @@ use crate::assembly::{lines, missing, to_json};
 use crate::contents::{Array, Contents, Disk, Searched};
 use crate::copies::listed;
 use crate::member::{self, MemberArg};
-use crate::reading::ReadingOptions;
+use crate::reading::{Reading, ReadingOptions};
 use crate::states;
 
 /// Finds arrays on whole disks or images, and says how to get at their data
@@ -70,8 +70,7 @@ pub(crate) fn run(arguments: &Rescue) -> Outcome {
     let names = member::paths(&arguments.disks).map_err(Failure::Usage)?;
     let reading = arguments.reading.of(&names)?;
     let Searched { disks, arrays } = Searched::of(&names, &reading, arguments.deep)?;
-    let shown: Vec<String> = names.iter().map(|name| quoted(name.as_os_str())).collect();
-    let given = reading.options(names.iter().map(PathBuf::as_path)) + &shown.join(" ");
+    let given = again(arguments, &names, &reading);
     if arguments.list || arguments.to.is_some() {
         let (to, only) = (arguments.to.as_deref(), arguments.only.as_slice());
         let (all, json) = (arguments.all, arguments.json);
@@ -96,6 +95,15 @@ pub(crate) fn run(arguments: &Rescue) -> Outcome {
     }
     let readable = arrays.iter().any(|array| array.decision.is_ok());
     Ok(if readable { Exit::Done } else { Exit::Of(1) })
+}
+
+/// Arguments by which the next command finds the same arrays and leaves out the same ones.
+fn again(arguments: &Rescue, names: &[PathBuf], reading: &Reading) -> String {
+    let deep = if arguments.deep { "--deep " } else { "" };
+    let all = if arguments.all { "--all " } else { "" };
+    let shown: Vec<String> = names.iter().map(|name| quoted(name.as_os_str())).collect();
+    let options = reading.options(names.iter().map(PathBuf::as_path));
+    format!("{deep}{all}{options}{}", shown.join(" "))
 }
 
 impl Array {

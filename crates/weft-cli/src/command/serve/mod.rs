@@ -472,7 +472,7 @@ fn stop_pipe(keeps: bool) -> Result<(OwnedFd, UnixStream), Failure> {
                     Some(_) if !told_twice => {
                         told_twice = true;
                         since = Some(Instant::now());
-                        let _ = (&first).write_all(b"s");
+                        let _ = (&first).write_all(&[TOLD_LAST]);
                     }
                     Some(_) => {
                         complain(

@@ -328,6 +328,22 @@ fn a_plain_bitmap_is_kept_and_others_are_not_written_beside() {
 }
 
 #[test]
+fn a_bitmap_that_cannot_be_read_costs_its_member_for_writing_only() {
+    for bad in [0, 1] {
+        let mut candidates = with_bitmaps(7, |_| {});
+        candidates[bad].logs.bitmap = Some(Err("bitmap at sector 16: bad sector".into()));
+        candidates[bad].logs.is_bitmap_unreadable = true;
+        let read_only = Options { read_only: true, ..Options::default() };
+        let assembly = assemble(&candidates, &read_only).unwrap();
+        assert_eq!((assembly.degraded(), assembly.dropped.len()), (0, 0));
+        let assembly = assemble(&candidates, &run()).unwrap();
+        assert_eq!((assembly.degraded(), assembly.dropped.len()), (1, 1));
+        assert_eq!(assembly.dropped[0].reason, "bitmap at sector 16: bad sector");
+        assert!(assembly.bitmap().is_some(), "the others have theirs");
+    }
+}
+
+#[test]
 fn nothing_to_assemble_says_so() {
     assert_eq!(assemble(&[], &run()).unwrap_err().reason, "no member was given");
     let mut candidates = set(Level::Raid5, 3);

@@ -502,6 +502,58 @@ const CASES: &[Case] = &[
         says: &[],
     },
     Case {
+        what: "RAID 0 with one larger member has the same zones by either layout",
+        level: Level::Raid5,
+        spoil: |set| {
+            each(set, |it| (it.level, it.data_size) = (Level::Raid0, Sectors(10_240)));
+            edit(&mut set[1], |it| it.data_size.0 += 6000);
+        },
+        options: run,
+        is: "UUUU []  | ",
+        says: &[],
+    },
+    Case {
+        what: "RAID 0 with members that differ by less than a chunk",
+        level: Level::Raid5,
+        spoil: |set| {
+            each(set, |it| (it.level, it.data_size) = (Level::Raid0, Sectors(10_240)));
+            edit(&mut set[1], |it| it.data_size.0 += 8);
+            edit(&mut set[2], |it| it.data_size.0 += 16);
+        },
+        options: run,
+        is: "UUUU []  | ",
+        says: &[],
+    },
+    Case {
+        what: "RAID 0 with two larger members says no layout",
+        level: Level::Raid5,
+        spoil: |set| {
+            each(set, |it| (it.level, it.data_size) = (Level::Raid0, Sectors(10_240)));
+            edit(&mut set[1], |it| it.data_size.0 += 3000);
+            edit(&mut set[2], |it| it.data_size.0 += 6000);
+        },
+        options: run,
+        is: "unsupported: m0: superblock layout at byte 76: found none, expected 1 or 2 for RAID0 on \
+             members of different sizes",
+        says: &[],
+    },
+    Case {
+        what: "RAID 0 with two larger members says that it has layout 0",
+        level: Level::Raid5,
+        spoil: |set| {
+            each(set, |it| {
+                (it.level, it.data_size, it.layout) = (Level::Raid0, Sectors(10_240), 0);
+                it.feature_map.insert(Features::RAID0_LAYOUT);
+            });
+            edit(&mut set[1], |it| it.data_size.0 += 3000);
+            edit(&mut set[2], |it| it.data_size.0 += 6000);
+        },
+        options: run,
+        is: "unsupported: m0: superblock layout at byte 76: found 0, expected 1 or 2 for RAID0 on \
+             members of different sizes",
+        says: &[],
+    },
+    Case {
         what: "resync goes on from where the first of all was",
         level: Level::Raid5,
         spoil: |set| {
